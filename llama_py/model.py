@@ -12,7 +12,7 @@ from llama_py.batch.prompts import Prompt, ids_of, n_cells, n_whole, text_of
 from llama_py.context import Context
 from llama_py.decoding.prefix import Prefix
 from llama_py.decoding.prefix_cache import PrefixCache
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.params import AnswerParams, ContextParams, GenerateParams, ModelParams, SamplingParams
 from llama_py.support.signature import describe, described, takes
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 N_CTX_LEAST = 2048  # minimum cells of the model's default context
 
 
-class Model(Loaded):
+class Model(LoadedModel):
     """A loaded GGUF model.
 
         with llama_py.Model("model.gguf") as model:

@@ -11,7 +11,7 @@ from llama_py.blocks.known_forms import check as check_forms
 from llama_py.blocks.known_forms import forms
 from llama_py.hparams.cparams import CParams, trained_context
 from llama_py.hparams.forms import SLOTS
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.memory.kept import Compressed, State
 from llama_py.models import architecture, known_architectures
 from llama_py.params import ContextParams
@@ -19,7 +19,7 @@ from llama_py.params import ContextParams
 log = logging.getLogger("llama_py")
 
 
-def settled(model: Loaded, p: ContextParams) -> CParams:
+def settled(model: LoadedModel, p: ContextParams) -> CParams:
     """Return the parameters of all graphs; ContextError for unsupported options."""
     check_forms(p.forms)
     if p.mtp and not model.architecture.load_mtp:
@@ -72,7 +72,7 @@ def settled(model: Loaded, p: ContextParams) -> CParams:
     return cparams
 
 
-def _n_rs_seq(model: Loaded, p: ContextParams) -> int:
+def _n_rs_seq(model: LoadedModel, p: ContextParams) -> int:
     """Return the number of earlier states per sequence: as requested, limited by rs_ram; 0 if the
     model rolls back without states."""
     hp, architecture = model.hparams, model.architecture

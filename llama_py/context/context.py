@@ -37,7 +37,7 @@ from llama_py.graph.linear import Linear
 from llama_py.graph.outputs import Outputs, read_rows
 from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.memory import GroupContext, MemoryGroup, Placing, SharedMemory, create_memory
 from llama_py.memory.k_shift import plan_shift
 from llama_py.params import ContextParams
@@ -73,7 +73,7 @@ class Context(Closing, Accompanied, Watched):
 
     @takes(ContextParams)
     @collected_later()
-    def __init__(self, model: Loaded, **options: Any) -> None:
+    def __init__(self, model: LoadedModel, **options: Any) -> None:
         """Create a context; options are the fields of ContextParams.
 
         Raises ContextError for invalid values, AllocError for sizes that are too large.

@@ -13,14 +13,14 @@ from llama_py.graph.cross import Cross
 from llama_py.graph.params import GraphParams
 from llama_py.hparams import HParams
 from llama_py.hparams.cparams import CParams
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.memory import GroupContext, MemoryGroup
 
 ParamsOf = Callable[[UBatch, GroupContext, int], GraphParams]  # the last: number of outputs
 
 
 def full_params(
-    model: Loaded,
+    model: LoadedModel,
     params_of: ParamsOf,
     memory: MemoryGroup,
     n_tokens: int,
@@ -41,7 +41,7 @@ def full_params(
 
 
 def largest(
-    model: Loaded, params_of: ParamsOf, memory: MemoryGroup, cp: CParams
+    model: LoadedModel, params_of: ParamsOf, memory: MemoryGroup, cp: CParams
 ) -> list[GraphParams]:
     """Return the graphs to measure: encoder, one sequence, all sequences, single tokens."""
     n_seqs, n_tokens = cp.n_seq_max, min(cp.n_ctx, cp.n_ubatch)

@@ -21,7 +21,7 @@ from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.params import ContextParams
 from llama_py.support.progress import shown, told
 
@@ -55,7 +55,7 @@ class Runner:
     ubatch    ubatch in computation
     """
 
-    def __init__(self, model: Loaded, p: ContextParams) -> None:
+    def __init__(self, model: LoadedModel, p: ContextParams) -> None:
         self.model = model
         self.graphs: list[tuple[GraphResult, Plan]] = []
         self.n_graphs = N_GRAPHS
@@ -254,7 +254,7 @@ def _is_single(res: GraphResult) -> bool:
     return res.params.ubatch.n_tokens == res.params.ubatch.n_seqs_unq
 
 
-def _several_in_flight(model: Loaded, p: ContextParams) -> bool:
+def _several_in_flight(model: LoadedModel, p: ContextParams) -> bool:
     """Return True if ubatches may overlap on several devices (llama_context::llama_context). This
     takes memory, and needs all layers on devices.
     """
@@ -270,7 +270,7 @@ def _writes_at(device: Device, node: Tensor) -> bool:
     return buffer is None or device.can_read(buffer)
 
 
-def _checker(model: Loaded, device: str) -> Checker:
+def _checker(model: LoadedModel, device: str) -> Checker:
     """Return a checker on the named device, with the file's unpacked weights."""
     from ggml_py.inspection.check import Checker  # most contexts have no checker
 

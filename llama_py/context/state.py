@@ -13,7 +13,7 @@ import numpy as np
 
 from ggml_py.errors import ContextError
 from llama_py.gguf.metadata import printable
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.memory import MemoryGroup
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.support.whole_file import replace_file
@@ -29,7 +29,7 @@ class Remembering(Protocol):
     memory: MemoryGroup
 
     @property
-    def model(self) -> Loaded: ...
+    def model(self) -> LoadedModel: ...
 
 
 def save(

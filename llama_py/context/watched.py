@@ -17,7 +17,7 @@ from llama_py.context.runner import Runner
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
 from llama_py.hparams.cparams import CParams
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.memory import GroupContext, MemoryGroup
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class Watched(ABC):
     """Context part for inspecting graphs; it imports its modules on first use."""
 
-    model: Loaded
+    model: LoadedModel
     cparams: CParams
     memory: MemoryGroup
     runner: Runner

@@ -23,12 +23,12 @@ from llama_py.context import Context
 from llama_py.context.largest import largest
 from llama_py.gguf.file import GGUFFile
 from llama_py.graph.result import GraphResult
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.weights.declarations import DeviceOf, Progress, Readers
 from llama_py.weights.placement import devices_in_use
 
 
-class PlannedModel(Loaded):
+class PlannedModel(LoadedModel):
     """A model on devices of `stand_ins`. Its weights are not read.
 
     readers  the nodes that read a weight, by its id

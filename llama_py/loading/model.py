@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from ggml_py._moved import former_names
 from ggml_py.backend import KeepsKernels
 from ggml_py.backend.registry import gpu_hint
 from ggml_py.errors import ModelError
@@ -93,7 +94,7 @@ def placement_of(device: str | Device | Sequence[str | Device], p: ModelParams) 
     return Placement(devices, p.n_gpu_layers, rules, shares, mode, parallel)
 
 
-class Loaded(Closing):
+class LoadedModel(Closing):
     """A model's weights on their devices, its blocks and its tokenizer.
 
     file           the open file: its metadata and tensors
@@ -342,3 +343,7 @@ class Loaded(Closing):
 
 def _text(tokenizer: Tokenizer, id: int) -> str:
     return tokenizer.token_bytes(id).decode("utf-8", "replace")
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, Loaded="LoadedModel")

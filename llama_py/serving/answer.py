@@ -11,7 +11,7 @@ import numpy as np
 from ggml_py.errors import ContextError
 from llama_py.batch import F32
 from llama_py.batch.prompts import Mixed, n_cells
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.params import GenerateParams, SamplingParams
 from llama_py.sampler import Sampler
 from llama_py.sampler.constraint import Ended
@@ -29,7 +29,7 @@ class Answer:
     slot   sequence that generates it, -1 before it has one
     """
 
-    def __init__(self, request: Request, model: Loaded) -> None:
+    def __init__(self, request: Request, model: LoadedModel) -> None:
         """Create the sampler; raises its errors, and ContextError for unsupported params."""
         _check(request)
         self.request, self.params = request, request.params

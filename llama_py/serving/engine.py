@@ -28,7 +28,7 @@ from llama_py.context.warmup import make_all_ready
 from llama_py.decoding.drafting.needs import n_planes
 from llama_py.decoding.prefix_cache import load_slot, save_slot
 from llama_py.decoding.sequences import Sequences
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.params import ContextParams
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.serving.answer import Answer
@@ -63,7 +63,7 @@ class Engine(Closing):
     @takes(ContextParams)
     def __init__(
         self,
-        model: Loaded,
+        model: LoadedModel,
         *,
         speculative: SpeculativeParams | None = None,
         max_queue: int = MAX_QUEUE,

@@ -11,7 +11,7 @@ import numpy as np
 from llama_py.batch import F32
 from llama_py.batch.prompts import TooLong
 from llama_py.context import Context
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.params import ContextParams
 from llama_py.serving.metrics import Metrics
 from llama_py.serving.tasks import Steps
@@ -28,7 +28,7 @@ class Reading(Closing):
     n_tokens  maximum tokens of a batch, and of one text
     """
 
-    def __init__(self, model: Loaded, p: ContextParams, metrics: Metrics) -> None:
+    def __init__(self, model: LoadedModel, p: ContextParams, metrics: Metrics) -> None:
         """Create the reader; p: parameters of the main context; metrics: counters to update."""
         self.model, self._metrics = model, metrics
         self._how = {name: getattr(p, name) for name in _HOW}

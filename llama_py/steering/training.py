@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ggml_py.errors import ContextError
 from llama_py.batch.prompts import Prompt
 from llama_py.context import Context
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.params import Progress
 from llama_py.steering.reduce import METHODS
 from llama_py.steering.vector import ControlVector
@@ -22,7 +22,7 @@ N_CTX_LEAST = 64
 
 
 def train(
-    model: Loaded | Context,
+    model: LoadedModel | Context,
     pairs: Pairs,
     method: str = "pca",
     tokens: str = "all",
@@ -55,12 +55,12 @@ def train(
     return ControlVector(np.array([reduce(rows) for rows in differences], np.float32), loaded.arch)
 
 
-def longest(model: Loaded, pairs: Pairs) -> int:
+def longest(model: LoadedModel, pairs: Pairs) -> int:
     """Return the number of tokens of the longest prompt."""
     return max(len(_ids(model, prompt)) for pair in pairs for prompt in pair)
 
 
-def _ids(model: Loaded, prompt: Prompt) -> list[int]:
+def _ids(model: LoadedModel, prompt: Prompt) -> list[int]:
     return model.tokenize(prompt) if isinstance(prompt, (str, bytes)) else list(prompt)
 
 
@@ -73,7 +73,9 @@ def _check(pairs: Pairs, method: str, tokens: str) -> None:
         raise ContextError(f"tokens must be 'all' or 'last', got {tokens!r}")
 
 
-def _encoded(model: Loaded, pair: tuple[Prompt, Prompt], pad: bool) -> tuple[list[int], list[int]]:
+def _encoded(
+    model: LoadedModel, pair: tuple[Prompt, Prompt], pad: bool
+) -> tuple[list[int], list[int]]:
     """Return the tokens of both prompts, the shorter one padded if `pad`."""
     a, b = (_ids(model, prompt) for prompt in pair)
     if pad and len(a) != len(b):

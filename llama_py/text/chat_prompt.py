@@ -17,7 +17,7 @@ from llama_py.chat.plain import PlainFormat, PlainReader
 from llama_py.chat.thinking import control_tokens
 from llama_py.context import Context
 from llama_py.decoding.prefix_cache.tree import common
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.params import AnswerParams, SamplingParams
 from llama_py.text.generate import Pieces, schema_of
 
@@ -85,7 +85,7 @@ class ChatPrompt:
 
     def __init__(
         self,
-        model: Loaded,
+        model: LoadedModel,
         messages: Sequence[Message],
         tools: Sequence[Tool] | None = None,
         options: ChatOptions | None = None,
@@ -278,13 +278,13 @@ def without_images(messages: Sequence[Message]) -> Sequence[Message]:
     return marked(messages)
 
 
-def template_of(model: Loaded) -> ChatTemplate:
+def template_of(model: LoadedModel) -> ChatTemplate:
     """Return the model's chat template, or a plain one with a warning."""
     return model.chat_template or model.default_template
 
 
 def tokens_of(
-    model: Loaded,
+    model: LoadedModel,
     prompt: str,
     messages: Sequence[Message] = (),
     media_path: str | Path | None = None,
@@ -323,7 +323,7 @@ def _behind_images(text: str) -> tuple[str, str]:
     return head + place, rest
 
 
-def _token_at(model: Loaded, ids: Sequence[int], rest: str) -> int:
+def _token_at(model: LoadedModel, ids: Sequence[int], rest: str) -> int:
     """Return the index of the token with the start of `rest`, the end of a text; the last index if
     empty. With images, only tokens after the last image are searched."""
     left = len(rest.encode("utf-8", "surrogatepass"))

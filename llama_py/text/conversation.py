@@ -11,7 +11,7 @@ from llama_py.chat.messages import IMAGE, has_images, parts_of
 from llama_py.context import Context
 from llama_py.decoding.prefix import Prefix
 from llama_py.decoding.prefix_cache.tree import common
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.params import AnswerParams, GenerateParams
 from llama_py.text.chat_prompt import (
     ChatOptions,
@@ -258,14 +258,16 @@ class Conversation:
             self._answering.close()
 
     @staticmethod
-    def text(model: Loaded, messages: str | Sequence[Message], **variables: Any) -> str:
+    def text(model: LoadedModel, messages: str | Sequence[Message], **variables: Any) -> str:
         """Render the prompt of a conversation or question; `variables` are for the template."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
         return template_of(model).render(without_images(messages), **variables)
 
     @staticmethod
-    def prompt(model: Loaded, messages: str | Sequence[Message], **variables: Any) -> list[int]:
+    def prompt(
+        model: LoadedModel, messages: str | Sequence[Message], **variables: Any
+    ) -> list[int]:
         """Tokenize the prompt that `text` renders."""
         said = () if isinstance(messages, str) else messages
         return tokens_of(model, Conversation.text(model, messages, **variables), said)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ggml_py.errors import ContextError
 from llama_py.batch import F32
 from llama_py.context import Context
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.params.diffusion import ALGORITHMS, EPS, STEPS, DiffusionParams
 from llama_py.params.sampling import SamplingParams
 
@@ -35,7 +35,7 @@ class Step(NamedTuple):
 
 
 def diffuse(
-    model: Loaded,
+    model: LoadedModel,
     prompt: Sequence[int],
     length: int,
     how: DiffusionParams,
@@ -74,7 +74,7 @@ def diffuse(
     yield Step(total, total, tokens.copy(), mask)
 
 
-def _mask_of(model: Loaded) -> int:
+def _mask_of(model: LoadedModel) -> int:
     if model.architecture.diffusion is None:
         raise ContextError(f"architecture {model.arch!r} is not a diffusion model; use generate")
     mask = model.tokenizer.special_ids.get(model.architecture.diffusion.mask)

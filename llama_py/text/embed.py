@@ -12,7 +12,7 @@ from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch
 from llama_py.batch.prompts import Prompt, ids_of
 from llama_py.context import Context
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 
 N_SEQ = 32  # maximum number of texts in a batch
 N_TOKENS = 2048  # tokens of a batch
@@ -20,7 +20,7 @@ INT16 = 32760.0  # largest value with normalize = 0
 
 
 def embed(
-    model: Loaded,
+    model: LoadedModel,
     texts: Sequence[Prompt],
     pooling: str = "auto",
     normalize: bool | int = True,

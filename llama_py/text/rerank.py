@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from ggml_py.errors import ContextError
 from llama_py.batch import F32
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.text.embed import embed
 
 TEMPLATE = "tokenizer.chat_template.rerank"
 
 
-def rerank(model: Loaded, query: str, texts: Sequence[str]) -> F32:
+def rerank(model: LoadedModel, query: str, texts: Sequence[str]) -> F32:
     """Score texts for a query, higher is better: F32 [n_texts], or [n_texts, n_cls_out] if
     n_cls_out > 1.
 
@@ -23,7 +23,7 @@ def rerank(model: Loaded, query: str, texts: Sequence[str]) -> F32:
     return found[:, 0] if model.hparams.n_cls_out == 1 else found
 
 
-def check_reranks(model: Loaded) -> None:
+def check_reranks(model: LoadedModel) -> None:
     """Raise ContextError if the model has no classifier."""
     classifier = model.architecture.classifier
     if classifier is None or (classifier.dense is None and classifier.out is None):
@@ -33,7 +33,7 @@ def check_reranks(model: Loaded) -> None:
         )
 
 
-def labels(model: Loaded) -> list[str]:
+def labels(model: LoadedModel) -> list[str]:
     """Return the names of the scores, or their numbers if the file has no names."""
     given = model.file.metadata.get(f"{model.arch}.classifier.output_labels")
     n = model.hparams.n_cls_out
@@ -41,7 +41,7 @@ def labels(model: Loaded) -> list[str]:
     return [name or str(i) for i, name in enumerate(names)]
 
 
-def pair(model: Loaded, parts: Sequence[str]) -> list[int]:
+def pair(model: LoadedModel, parts: Sequence[str]) -> list[int]:
     """Tokenize a query and a text by the file's prompt, else joined by end and separator tokens
     (examples/embedding/embedding.cpp). Without a prompt there may be more parts."""
     t = model.tokenizer

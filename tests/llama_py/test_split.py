@@ -13,7 +13,7 @@ from ggml_py.errors import BackendError
 from ggml_py.types import BY_NAME
 from llama_py.batch import Batch
 from llama_py.context import Context, state
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.loading.split.block import SplitBlock, SplitLinear
 from llama_py.loading.split.walk import every
 from llama_py.weights.placement import arranged, devices_in_use
@@ -133,7 +133,7 @@ def test_what_cannot_be_shared_is_told(caplog: pytest.LogCaptureFixture) -> None
 def test_weights_that_were_sent_elsewhere_stay_there() -> None:
     metadata, arrays = made(KV, **KEYS[KV])
     file: Any = model_of(metadata, arrays, "ref").file
-    model = Loaded(
+    model = LoadedModel(
         file,
         ["ref", "cpu"],
         split_mode="graph",
@@ -267,6 +267,6 @@ def test_keys_of_shared_heads_may_be_on_the_host(name: str) -> None:
 
 
 def test_llama_cpps_name_of_the_mode() -> None:
-    model = Loaded(None, ["cpu", "cpu"], split_mode="tensor")
+    model = LoadedModel(None, ["cpu", "cpu"], split_mode="tensor")
     assert model.placement.split_mode == "graph"
     assert any(isinstance(x, SplitBlock) for x in every(model.architecture))

@@ -23,7 +23,7 @@ from ggml_py.inspection.dump import diff
 from llama_py.batch import Batch
 from llama_py.context import Context, state
 from llama_py.gguf.file_types import file_type
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.quantize.plan import Wishes
 from llama_py_tools.gguf.quantize import quantize
 
@@ -205,7 +205,7 @@ def kept(path: Path, made: tiny.Tiny) -> float:
     return nmse(first.decode([1]), second.decode([1]))
 
 
-def loaded(path: Path) -> Loaded:
+def loaded(path: Path) -> LoadedModel:
     import llama_py
 
     return llama_py.load(str(path), "cpu")

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from llama_py.batch import F32, I32
 from llama_py.context import Context
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.support.closing import Closing
 
@@ -22,7 +22,7 @@ class DrafterSetting:
 
     ctx: Context
     params: SpeculativeParams
-    model_draft: Loaded | None = None
+    model_draft: LoadedModel | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from llama_py.decoding.drafting.drafter import (
 from llama_py.decoding.drafting.needs import load_draft, settled
 from llama_py.decoding.drafting.statistics import DraftStatistics
 from llama_py.decoding.track import Track
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.params.speculative import SpeculativeParams
 
 N_GRAPHS = 16  # built graphs per context: each draft length has a graph
@@ -38,7 +38,7 @@ class Drafts:
         p = settled(params)
         kinds = {name: drafter(name) for name in p.drafters}
         self._loaded = load_draft(ctx, p, kinds.values())
-        given = p.model_draft if isinstance(p.model_draft, Loaded) else self._loaded
+        given = p.model_draft if isinstance(p.model_draft, LoadedModel) else self._loaded
         self._drafters: dict[str, Drafter] = {}
         self.statistics = {name: DraftStatistics() for name in kinds}
         ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)

@@ -9,7 +9,7 @@ from ggml_py.errors import ContextError
 from llama_py.context import Context
 from llama_py.decoding.drafting.drafter import Drafter, drafter
 from llama_py.gguf.file import GGUFFile
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.models import architecture, known_architectures
 from llama_py.params.speculative import SpeculativeParams
 
@@ -22,7 +22,7 @@ def settled(p: SpeculativeParams) -> SpeculativeParams:
     NextN layers (common_speculative_types_from_gguf)."""
     if p.spec_type or p.model_draft is None:
         return p
-    if isinstance(p.model_draft, Loaded):
+    if isinstance(p.model_draft, LoadedModel):
         name = _way_of(p.model_draft.file)
     else:
         with GGUFFile.open(p.model_draft) as file:
@@ -51,7 +51,9 @@ def needs_nextn(p: SpeculativeParams) -> bool:
     return not given and any(kind.loads_nextn for kind in kinds)
 
 
-def load_draft(ctx: Context, p: SpeculativeParams, kinds: Iterable[type[Drafter]]) -> Loaded | None:
+def load_draft(
+    ctx: Context, p: SpeculativeParams, kinds: Iterable[type[Drafter]]
+) -> LoadedModel | None:
     """Load `model_draft` on the model's devices; None if it is loaded, or not given."""
     if p.model_draft is None:
         return None
@@ -62,7 +64,7 @@ def load_draft(ctx: Context, p: SpeculativeParams, kinds: Iterable[type[Drafter]
             f"{','.join(p.drafters) or 'none'} does not use a draft model; add draft-simple or "
             "draft-mtp to spec_type"
         )
-    if isinstance(p.model_draft, Loaded):
+    if isinstance(p.model_draft, LoadedModel):
         return None
     nextn = any(kind.loads_nextn for kind in users)
-    return Loaded(p.model_draft, list(ctx.devices), load_mtp=nextn)
+    return LoadedModel(p.model_draft, list(ctx.devices), load_mtp=nextn)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ggml_py.errors import ModelError
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 
 MAX_DIFFERENCE = 128  # maximum number of tokens that exist in one vocabulary only
 FIRST_CHECKED = 5  # lower ids are often special tokens with other names
 
 
-def check_same_vocabulary(target: Loaded, draft: Loaded) -> None:
+def check_same_vocabulary(target: LoadedModel, draft: LoadedModel) -> None:
     """Raise ModelError if the draft model's vocabulary differs from the target's."""
     a, b = target.tokenizer, draft.tokenizer
     texts = a.vocab.texts, b.vocab.texts
@@ -28,7 +28,7 @@ def check_same_vocabulary(target: Loaded, draft: Loaded) -> None:
             raise _different(draft, f"token {id} is {texts[1][id]!r}, expected {texts[0][id]!r}")
 
 
-def _different(draft: Loaded, why: str) -> ModelError:
+def _different(draft: LoadedModel, why: str) -> ModelError:
     return ModelError(
         f"draft model {draft.file.path} has a different vocabulary: {why}; use a smaller model "
         "of the same family"

@@ -14,7 +14,7 @@ from llama_py.loading.split.walk import attributes, is_block
 if TYPE_CHECKING:
     from ggml_py.tensor import Tensor
     from llama_py.fit.planning import PlannedModel
-    from llama_py.loading.model import Loaded
+    from llama_py.loading.model import LoadedModel
 
 _LAYER = re.compile(r"-(\d+)(?: |$)")
 _LAST = ("norm", "result_norm", "result_output")  # nodes after all layers
@@ -66,7 +66,7 @@ def work_of(model: PlannedModel, n_tokens: int, n_ctx: int) -> WorkEstimate:
     return work
 
 
-def n_sums(model: Loaded) -> list[int]:
+def n_sums(model: LoadedModel) -> list[int]:
     """Count the sums of each layer if devices share it: one per block, and one for two parallel
     blocks. Empty if the model has no list of layers."""
     layers = getattr(model.architecture, "layers", [])

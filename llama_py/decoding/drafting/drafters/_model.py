@@ -12,13 +12,13 @@ from llama_py.context import Context
 from llama_py.decoding.drafting.draft_vocabulary import DraftVocabulary
 from llama_py.decoding.drafting.drafter import DrafterSetting
 from llama_py.decoding.drafting.vocabulary import check_same_vocabulary
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.params.speculative import SpeculativeParams
 
 N_CANDIDATES = 10  # most likely tokens that define a draft token's probability
 
 
-def like(other: Context, model: Loaded, how: SpeculativeParams, **options: Any) -> Context:
+def like(other: Context, model: LoadedModel, how: SpeculativeParams, **options: Any) -> Context:
     """Create a context of the draft model with the target context's capacity."""
     p, cp = other.params, other.cparams
     made = Context(
@@ -42,7 +42,7 @@ def like(other: Context, model: Loaded, how: SpeculativeParams, **options: Any) 
     return made
 
 
-def made_for(setting: DrafterSetting, name: str) -> Loaded:
+def made_for(setting: DrafterSetting, name: str) -> LoadedModel:
     """Return the draft model for this method.
 
     Raises ContextError without a draft model, ModelError if vocabulary or devices differ.

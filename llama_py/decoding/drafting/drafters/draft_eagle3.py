@@ -13,7 +13,7 @@ from llama_py.context import Context
 from llama_py.decoding.drafting.drafter import ComputedTokens, DrafterSetting
 from llama_py.decoding.drafting.drafters._model import like, made_for
 from llama_py.decoding.drafting.drafters._states import StatesDrafter
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 
 
 class DraftEagle3(StatesDrafter):
@@ -71,7 +71,7 @@ class DraftEagle3(StatesDrafter):
         super().close()
 
 
-def _check(target: Loaded, model: Loaded, layers: Sequence[int]) -> None:
+def _check(target: LoadedModel, model: LoadedModel, layers: Sequence[int]) -> None:
     """Raise ModelError unless the draft model fits this model's dimensions and layers."""
     ours, there = target.hparams, model.hparams
     n_target = there.n_embd_inp_enc // len(layers)

@@ -15,7 +15,7 @@ from llama_py.decoding.drafting.drafters._model import like
 from llama_py.decoding.drafting.drafters._shared_memory import SharedMemoryDrafter
 from llama_py.decoding.drafting.drafters._states import Drafting, StatesDrafter
 from llama_py.decoding.drafting.vocabulary import check_same_vocabulary
-from llama_py.loading.model import Loaded
+from llama_py.loading.model import LoadedModel
 from llama_py.params.speculative import SpeculativeParams
 
 
@@ -81,7 +81,7 @@ def _is_shared(p: SpeculativeParams) -> bool:
     return sum(drafter(name).uses_draft_model for name in p.drafters) > 1
 
 
-def _check(target: Loaded, model: Loaded) -> None:
+def _check(target: LoadedModel, model: LoadedModel) -> None:
     """Raise ContextError if the layers are missing or do not fit this model."""
     if not model.architecture.can_draft:
         n, arch = model.hparams.n_layer_nextn, model.arch
