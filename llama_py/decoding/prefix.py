@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from llama_py.batch.prompts import Mixed
 from llama_py.context import Context
-from llama_py.decoding.prefix_cache import PrefixCache, Reused
+from llama_py.decoding.prefix_cache import PrefixCache, PrefixMatch
 
 
 class Prefix:
@@ -21,7 +21,7 @@ class Prefix:
         self.cache = PrefixCache.of(ctx)
         self.tokens: list[int] = []
         self.n_reused = 0
-        self.told: Reused | None = None
+        self.told: PrefixMatch | None = None
 
     def start(self, ids: Sequence[int], marks: Iterable[int] | None = None) -> list[int]:
         """Return the end of a prompt that the sequence lacks, after removing tokens that differ.

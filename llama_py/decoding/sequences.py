@@ -24,7 +24,7 @@ from llama_py.batch.prompts import Mixed, is_mixed
 from llama_py.context import Context
 from llama_py.decoding.keep import KeepRule, shift
 from llama_py.decoding.known_text import KnownText
-from llama_py.decoding.prefix_cache import PrefixCache, Reused
+from llama_py.decoding.prefix_cache import PrefixCache, PrefixMatch
 from llama_py.decoding.rollback import Rollback
 from llama_py.decoding.track import Allowed, Track
 from llama_py.params.speculative import SpeculativeParams
@@ -105,7 +105,7 @@ class Sequences(Closing):
         afresh: bool = False,
         at_most: int | None = None,
         whole: Callable[[int], int] = int,
-    ) -> Reused:
+    ) -> PrefixMatch:
         """Set the text of a sequence; tokens that any sequence has are not computed again.
         The next `advance` processes the rest.
 

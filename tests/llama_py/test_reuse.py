@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from llama_py.decoding.prefix_cache import Reused, budget
+from llama_py.decoding.prefix_cache import PrefixMatch, budget
 from llama_py.decoding.prefix_cache.tree import Tree, common
 from tests.support.toy_memory import KINDS, N_VOCAB, Toy, expected
 
@@ -20,7 +20,7 @@ STEP = 8
 HYBRIDS = ["hybrid", "both in one layer", "everything"]
 
 
-def ask(toy: Toy, ids: list[int], seq_id: int = 0, marks: Any = None) -> Reused:
+def ask(toy: Toy, ids: list[int], seq_id: int = 0, marks: Any = None) -> PrefixMatch:
     """Compute a prompt; what was reused of it. The result is that of a fresh computation."""
     told = toy.reuse.start(ids, seq_id, marks)
     before = toy.n_decoded

@@ -12,7 +12,7 @@ from ggml_py.errors import ContextError
 from llama_py.adapters.lora import Adapter
 from llama_py.context import Context
 from llama_py.decoding.prefix import Prefix
-from llama_py.decoding.prefix_cache import PrefixCache, Reused, load_slot, save_slot
+from llama_py.decoding.prefix_cache import PrefixCache, PrefixMatch, load_slot, save_slot
 from tests.support.adapters import matrices, pairs, write_adapter
 from tests.support.live_models import EXACT, live, made, model_of, nmse, tokens
 
@@ -41,7 +41,7 @@ def context(name: str, fill: int, **options: Any) -> Context:
     return ctx
 
 
-def ask(ctx: Context, ids: list[int], seq_id: int = 0) -> Reused:
+def ask(ctx: Context, ids: list[int], seq_id: int = 0) -> PrefixMatch:
     """Compute a prompt; its logits are those of a fresh context."""
     p = Prefix(ctx, seq_id)
     rest = p.start(ids)

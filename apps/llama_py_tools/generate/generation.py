@@ -22,7 +22,7 @@ from llama_py_tools.models import session
 if TYPE_CHECKING:
     from llama_py import Context, Model, Piece, Sampler
     from llama_py.batch import UBatch
-    from llama_py.decoding.prefix_cache import Reused
+    from llama_py.decoding.prefix_cache import PrefixMatch
     from llama_py.decoding.sequences import Sequences
     from llama_py.graph.result import GraphResult
 
@@ -98,7 +98,7 @@ class Summary:
     def __init__(self, load_seconds: float, model: str) -> None:
         self.load_seconds, self.model = load_seconds, model
         self.answers: list[Piece] = []  # the latest piece of each response
-        self.told: list[Reused] = []  # reused tokens of each prompt
+        self.told: list[PrefixMatch] = []  # reused tokens of each prompt
         self.states = ""  # description of their stored states
         self.pending: tuple[int, float] | None = None  # prompt tokens, and their start time
         self.drafting: Sequences | None = None
@@ -264,7 +264,7 @@ class GenerationRun:
 
         self.show(stream(self.ctx, ids, **vars(self.params)), len(ids), ids if echo else ())
 
-    def reused(self, told: Reused | None) -> None:
+    def reused(self, told: PrefixMatch | None) -> None:
         """Note how much of a prompt was reused."""
         if told is not None:
             self.summary.told.append(told)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ggml_py._moved import former_names
 from llama_py.decoding.prefix_cache.cache import PrefixCache
-from llama_py.decoding.prefix_cache.report import Reused
+from llama_py.decoding.prefix_cache.report import PrefixMatch
 from llama_py.decoding.prefix_cache.slots import load_slot, save_slot
 
-Reuse = PrefixCache  # its former name, for one release
+__all__ = ["PrefixCache", "PrefixMatch", "load_slot", "save_slot"]
 
-__all__ = ["PrefixCache", "Reuse", "Reused", "load_slot", "save_slot"]
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, Reuse="PrefixCache", Reused="PrefixMatch")

@@ -15,7 +15,7 @@ from llama_py.batch import END, F32, Batch, Wanted
 from llama_py.context import Context
 from llama_py.context.state import Remembering
 from llama_py.decoding.prefix_cache.budget import MIB, CacheBudget, SavedState, limit_of
-from llama_py.decoding.prefix_cache.report import Reused
+from llama_py.decoding.prefix_cache.report import PrefixMatch
 from llama_py.decoding.prefix_cache.snapshots import At, Holder, SnapshotPlan, Snapshots
 from llama_py.decoding.prefix_cache.tree import Tree, common
 from llama_py.hparams.cparams import CParams
@@ -112,7 +112,7 @@ class PrefixCache:
         marks: Iterable[int] | None = None,
         afresh: bool = False,
         at_most: int | None = None,
-    ) -> Reused:
+    ) -> PrefixMatch:
         """Set a sequence to the longest known prefix of a prompt. The caller must decode the rest,
         `ids[n_reused:]`: at least one token, for its logits.
 
@@ -141,7 +141,7 @@ class PrefixCache:
         self._keep(saved)
         marks = [most - memory.n_back] if marks is None else marks
         self._plans[seq_id] = self.snapshots.plan(found.n, len(ids), {*marks, n_same})
-        told = Reused(len(ids), n_same, found.n, _source(found, seq_id), not memory.goes_back)
+        told = PrefixMatch(len(ids), n_same, found.n, _source(found, seq_id), not memory.goes_back)
         log.info("prefix cache: sequence %d: %s; %s", seq_id, told, self)
         return told
 

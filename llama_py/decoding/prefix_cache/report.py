@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Reused:
+class PrefixMatch:
     """Reused part of a prompt.
 
     n_tokens  tokens of the prompt
