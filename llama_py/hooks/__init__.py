@@ -13,9 +13,15 @@ Use llama.cpp's names, which `llama-py-graph dump` lists, or TransformerLens's; 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ggml_py._moved import former_names
 from llama_py.hooks.capture import Capture
-from llama_py.hooks.hook import At, Hook
+from llama_py.hooks.hook import Hook, HookContext
 from llama_py.hooks.hooks import Hooks
 from llama_py.hooks.patch import Patch
 
-__all__ = ["At", "Capture", "Hook", "Hooks", "Patch"]
+__all__ = ["Capture", "Hook", "HookContext", "Hooks", "Patch"]
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, At="HookContext")

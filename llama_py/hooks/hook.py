@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class HookContext:
     """Name, node and ubatch of a value.
 
     name    requested name

@@ -90,7 +90,8 @@ class Hooks:
         names = Names(res)
         wanted = [(f, h) for h in self._all for p in h.patterns for f in names.find(p)]
         stops = [f.node for f, h in wanted if h.changes or f.weights]
-        sources = [t for t in stops if keeps_sources(t)]  # a change may read them (At.node)
+        # a change may read the sources (HookContext.node)
+        sources = [t for t in stops if keeps_sources(t)]
         by_node: dict[int, list[tuple[FoundNode, Hook]]] = {}
         for found, hook in wanted:
             by_node.setdefault(id(found.node), []).append((found, hook))

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from llama_py.batch import UBatch
-from llama_py.hooks.hook import At, Hook
+from llama_py.hooks.hook import Hook, HookContext
 from llama_py.hooks.names import FoundNode
 from llama_py.hooks.values import Values, write
 
-Change = Callable[[Values, At], Any]
+Change = Callable[[Values, HookContext], Any]
 Read = Callable[[FoundNode], Values]
 
 
@@ -33,6 +33,6 @@ class Patch(Hook):
     def see(self, found: FoundNode, ubatch: UBatch) -> None:
         new = self._change
         if callable(new):
-            new = new(self._read(found), At(found.key, found.node, ubatch))
+            new = new(self._read(found), HookContext(found.key, found.node, ubatch))
         if new is not None:
             write(found.node, new, found.key)

@@ -19,7 +19,7 @@ from ggml_py.plan.taps import Taps, keeps_sources
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from llama_py.context import Context
 from llama_py.graph.result import GraphResult
-from llama_py.hooks import At
+from llama_py.hooks import HookContext
 from llama_py.hooks.values import read
 from llama_py.model import Model
 from llama_py.quantize.imatrix.collect import Collector
@@ -92,7 +92,7 @@ def observe_by_taps(run: Run) -> None:
 def observe_by_patches(run: Run) -> None:
     """A change may read what its node was made of."""
 
-    def change(x: Values, at: At) -> None:
+    def change(x: Values, at: HookContext) -> None:
         run.look(at.node)
 
     with run.ctx.patch("[!k]*-1", change):
