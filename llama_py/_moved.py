@@ -32,6 +32,7 @@ MOVED = """
     hooks unembed
     hparams cparams forms geometry share yarn
     loading loaded:model readers split
+    memory memory.kept:specs
     models.trunks models._qwen_hybrid:hybrid models._qwen_hybrid_moe:hybrid
     params like
     quantize imatrix

@@ -15,8 +15,8 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear, Norm
 from llama_py.hparams import HParams
 from llama_py.hparams.geometry import LayerShape
-from llama_py.memory.kept import KeysValues
 from llama_py.memory.kv_rot import rotate
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.weights import Bias, Weights
 
 
@@ -223,7 +223,7 @@ class Attention:
     sinks       F32 [n_head] an additional score per head without a value
     """
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
     out_scaled = True
     sinks: Tensor | None = None
 
@@ -303,7 +303,7 @@ class Attention:
 class LateNormedAttention(Attention):
     """Queries and keys are normed after RoPE."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
         return qkv
@@ -317,7 +317,7 @@ class LateNormedAttention(Attention):
 class ScaledAttention(Attention):
     """Queries are scaled, not their products with keys."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def scores(self, g: GraphBuilder, il: int) -> Scores:
         return Scores(1.0, self.sinks)

@@ -35,8 +35,8 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.blocks import InputBlocks
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.memory.kept import BASE
 from llama_py.memory.kv_rot import rotate
+from llama_py.memory.specs import BASE
 from llama_py.weights import Weights
 
 HIDDEN = -1e30  # -inf as F16

@@ -17,8 +17,8 @@ from llama_py.blocks.softmax import Scores, mha
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.attention import InputAttnKV
 from llama_py.graph.inputs.compressed import InputCompressed
-from llama_py.memory.kept import Compressed
 from llama_py.memory.kv_rot import rotate
+from llama_py.memory.specs import Compressed
 from llama_py.weights import Weights
 
 

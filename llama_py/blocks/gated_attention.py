@@ -12,14 +12,14 @@ from llama_py.blocks.rope import rope
 from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.weights import Bias, Weights
 
 
 class GatedAttention:
     """Full attention; each query head includes a gate for its result."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def __init__(self, w: Weights, hp: HParams, bias: Bias = True) -> None:
         self.shape = shape = hp.layers[w.il]

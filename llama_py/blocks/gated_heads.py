@@ -7,14 +7,14 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention, head_norms
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.weights import Weights
 
 
 class GatedHeads(Attention):
     """Attention with results multiplied by a gate per dimension, computed from the input."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def __init__(self, w: Weights, hp: HParams) -> None:
         super().__init__(

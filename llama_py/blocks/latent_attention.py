@@ -19,7 +19,7 @@ from llama_py.blocks.indexer import only
 from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear, Norm
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.weights import Weights
 
 Turn = Callable[[GraphBuilder, Tensor, int, int], Tensor]  # (g, x, il, first dimension)
@@ -58,7 +58,7 @@ class LatentAttention:
     few_names  do not name steps before RoPE and the cache
     """
 
-    parts_keep: ClassVar[type | tuple[type, ...]] = KeysValues
+    parts_keep: ClassVar[type | tuple[type, ...]] = KVCacheSpec
     sinks: Tensor | None = None
     few_names: bool = False
 

@@ -20,7 +20,7 @@ from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.share import Share
-from llama_py.memory.kept import State
+from llama_py.memory.specs import StateSpec
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class DeltaProjections:
 class LinearAttention:
     """[n_embd, n_tokens] -> the same. The state of each sequence is in a cell of the memory."""
 
-    parts_keep = State
+    parts_keep = StateSpec
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
 from llama_py.hparams.share import Share, Steps, alone
-from llama_py.memory.kept import State
+from llama_py.memory.specs import StateSpec
 from llama_py.weights import Bias, Weights
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class _Mamba:
 class MambaMixer(_Mamba):
     """Steps, inputs and outputs chosen by each token (build_mamba_layer)."""
 
-    parts_keep = State
+    parts_keep = StateSpec
 
     def __init__(self, w: Weights, hp: SSMHParams, *, normed: bool = False) -> None:
         """Declare the weights; `normed`: dt, B and C have norms with weights."""
@@ -198,7 +198,7 @@ class Mamba2Mixer(_Mamba):
     """Heads that decay as one, groups that share inputs and outputs (build_mamba2_layer).
     ssm_dt_rank is the number of heads."""
 
-    parts_keep = State
+    parts_keep = StateSpec
 
     def __init__(
         self, w: Weights, hp: SSMHParams, *, conv_bias: Bias = "needed", normed: bool = True

@@ -10,7 +10,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
 from llama_py.hparams.share import Steps
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.weights import Weights
 
 
@@ -20,7 +20,7 @@ class NormedRows(Attention):
     n_rows  dimensions of the queries, and of the keys, of all heads
     """
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def __init__(self, w: Weights, hp: HParams) -> None:
         shape = hp.layers[w.il]

@@ -7,7 +7,7 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import split
 from llama_py.blocks.state import cells_2d, read_states, slots, store_inputs
 from llama_py.graph.builder import GraphBuilder
-from llama_py.memory.kept import State
+from llama_py.memory.specs import StateSpec
 from llama_py.weights import Weights
 
 
@@ -17,7 +17,7 @@ class ShortConv:
     The state of a sequence is the last width - 1 products b * x, [width - 1, n].
     """
 
-    parts_keep = State
+    parts_keep = StateSpec
 
     def __init__(self, w: Weights, n_embd: int, n: int, width: int, *, causal: bool = True) -> None:
         """Declare weights for n channels; `width`: of the convolution; `causal`: not centered."""

@@ -30,7 +30,7 @@ from llama_py.blocks.state import n_snapshots, read_states, store_states
 from llama_py.gguf.keys import Keys, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.share import Share
-from llama_py.memory.kept import State
+from llama_py.memory.specs import StateSpec
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class TimeMixHParams(RwkvHParams):
 class TimeMix6:
     """The state's part of a layer of RWKV-6 (build_rwkv6_time_mix)."""
 
-    parts_keep = State
+    parts_keep = StateSpec
 
     def __init__(self, w: Weights, hp: TimeMixHParams) -> None:
         n, rank = hp.n_embd, hp.time_decay_extra_dim

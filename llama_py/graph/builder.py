@@ -15,7 +15,7 @@ from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult, Input
 from llama_py.hparams.forms import Form
 from llama_py.hparams.geometry import Window
-from llama_py.memory.kept import INDEX
+from llama_py.memory.specs import INDEX
 
 Made = TypeVar("Made")
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llama_py.batch import I32, UBatch
-from llama_py.memory.kept import Compressed
+from llama_py.memory.specs import Compressed
 
 N_KEYS_STEP = 256  # step of the number of keys for attention, which lets graphs be reused
 

@@ -14,9 +14,9 @@ from ggml_py.types import F32, GGMLType
 from llama_py.memory.base import allocate, read_part, write_part
 from llama_py.memory.compressed_plan import N_KEYS_STEP, CompressedLayout
 from llama_py.memory.io import StateReader, StateWriter
-from llama_py.memory.kept import Compressed
 from llama_py.memory.kv_rot import Rotation
 from llama_py.memory.kv_tensors import KVLayer, KVTensors, RowLayout
+from llama_py.memory.specs import Compressed
 
 Layers = Sequence[tuple[int, Device]]  # number, and device of its keys and states
 

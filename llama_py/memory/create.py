@@ -14,23 +14,23 @@ from llama_py.hparams.cparams import N_CTX_STEP, CParams
 from llama_py.hparams.geometry import Window
 from llama_py.memory.cache_types import check_types
 from llama_py.memory.group import MemoryGroup
-from llama_py.memory.kept import (
-    BASE,
-    INDEX,
-    Compressed,
-    Index,
-    Kept,
-    KeysValues,
-    SameAs,
-    State,
-    Tokens,
-)
 from llama_py.memory.kv import KVCache
 from llama_py.memory.kv_slots import CellLayout
 from llama_py.memory.kv_tensors import KVLayer, RowLayout
 from llama_py.memory.part import StateMemory
 from llama_py.memory.recurrent import RecurrentMemory, StateLayer
 from llama_py.memory.slots import SlotMemory
+from llama_py.memory.specs import (
+    BASE,
+    INDEX,
+    Compressed,
+    Index,
+    KVCacheSpec,
+    MemorySpecs,
+    SameAs,
+    StateSpec,
+    Tokens,
+)
 
 if TYPE_CHECKING:
     from llama_py.memory.compressed import CompressedMemory
@@ -105,19 +105,19 @@ class _Cache:
         )
 
 
-def create_memory(kept: Mapping[int, Kept], how: Placing) -> MemoryGroup:
+def create_memory(kept: Mapping[int, MemorySpecs], how: Placing) -> MemoryGroup:
     """Create a context's memory from the specification of each layer."""
-    if any(isinstance(one, KeysValues) and one.apart for what in kept.values() for one in what):
+    if any(isinstance(one, KVCacheSpec) and one.apart for what in kept.values() for one in what):
         how = replace(how, cparams=replace(how.cparams, kv_unified=False))
     found: dict[str, _Cache] = {}
     same_as: dict[int, int] = {}
     of: dict[int, str] = {}
     with_ids = False
-    states: list[tuple[int, State]] = []
+    states: list[tuple[int, StateSpec]] = []
     compressed: list[tuple[int, Compressed]] = []
     for il, what in kept.items():
         for one in what:
-            if isinstance(one, KeysValues):
+            if isinstance(one, KVCacheSpec):
                 name = of[il] = _name(one.window)
                 sizes = one.n_head_kv, one.n_embd_head_k, one.n_embd_head_v
                 _add(found, name, il, one, sizes, how).window = one.window
@@ -150,7 +150,7 @@ def _add(
     found: dict[str, _Cache],
     name: str,
     il: int,
-    one: KeysValues | Index,
+    one: KVCacheSpec | Index,
     sizes: tuple[int, int, int],
     how: Placing,
 ) -> _Cache:
@@ -184,7 +184,7 @@ def _cells(window: Window | None, cp: CParams) -> int:
     return -(-min(cp.n_ctx_seq, needed) // N_CTX_STEP) * N_CTX_STEP
 
 
-def _states(states: Sequence[tuple[int, State]], how: Placing) -> StateMemory | None:
+def _states(states: Sequence[tuple[int, StateSpec]], how: Placing) -> StateMemory | None:
     if not states:
         return None
     cp = how.cparams

@@ -29,7 +29,7 @@ class MemoryGroup:
     parts   all parts, in the order of a saved state
     caches  KV caches by name; recr  the recurrent part, or None
     of      name of each layer's cache
-    pooled  a block of positions belongs to one sequence (kept.Index)
+    pooled  a block of positions belongs to one sequence (specs.Index)
     intact  by sequence: number of first positions that were not removed or changed after the
             user of this record created its entry
     changes  number of changes, which may affect the next token

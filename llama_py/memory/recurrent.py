@@ -28,9 +28,9 @@ from llama_py.memory.base import (
 )
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.joined import Whole, read_row, write_row
-from llama_py.memory.kept import State
 from llama_py.memory.part import StateWalk, check_seqs
 from llama_py.memory.recurrent_slots import RecurrentSlots
+from llama_py.memory.specs import StateSpec
 
 
 class StateLayer(NamedTuple):
@@ -38,7 +38,7 @@ class StateLayer(NamedTuple):
 
     il: int
     device: Device
-    state: State
+    state: StateSpec
 
     @property
     def key(self) -> LayerKey:

@@ -13,7 +13,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import numbers
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NEOX
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Block, LongDecoder
 from llama_py.models.trunks.plain import Plain, WholeHParams
 from llama_py.weights import Weights
@@ -68,7 +68,7 @@ class Apertus(Plain, LongDecoder):
 
 
 class ApertusAttention(Attention):
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         g.cb(qkv.v, "Vcur_pos", il)

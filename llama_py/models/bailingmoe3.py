@@ -16,7 +16,7 @@ from llama_py.blocks.state import slots
 from llama_py.gguf.keys import Keys, flag, number, numbers, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NORMAL
-from llama_py.memory.kept import KeysValues, State
+from llama_py.memory.specs import KVCacheSpec, StateSpec
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.axes import AxesDecoder, AxesHParams
 from llama_py.models.trunks.decoder import Block, Layer
@@ -82,7 +82,7 @@ class BailingMoe3HParams(AxesHParams, KimiHParams):
 class BailingMoe3KDA(KDA):
     """Decays and gates have one matrix each."""
 
-    parts_keep = State
+    parts_keep = StateSpec
 
     def __init__(self, w: Weights, hp: BailingMoe3HParams) -> None:
         super().__init__(w, hp.n_embd, *hp.kda_sizes)
@@ -116,7 +116,7 @@ class BailingMoe3KDA(KDA):
 class BailingMoe3Attention(LatentAttention):
     """Each head's result is multiplied by a gate."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
     few_names = True
 
     def __init__(self, w: Weights, hp: BailingMoe3HParams, absorbed: bool) -> None:

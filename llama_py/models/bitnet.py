@@ -11,7 +11,7 @@ from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
 from llama_py.hparams.geometry import ROPE_NEOX
 from llama_py.hparams.share import Steps
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.plain import Plain, PlainHParams
 from llama_py.weights import Weights
@@ -38,7 +38,7 @@ class BitNet(Plain):
 class SubNormedAttention(Attention):
     """n_all  dimensions of all heads' results"""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def __init__(self, w: Weights, hp: HParams) -> None:
         shape = hp.layers[w.il]

@@ -14,7 +14,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NEOX, Rope
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Block, Decoder, Layer
 from llama_py.models.trunks.plain import WholeHParams
 from llama_py.weights import Weights
@@ -94,7 +94,7 @@ class TextOrImage:
 class PlainRope(Attention):
     """Applies ggml_rope with the model's parameters; the context's RoPE options are ignored."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         how = g.hp.layers[il].rope
@@ -109,5 +109,5 @@ class PlainRope(Attention):
 
 
 class ImageAttention(PlainRope):
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
     out_scaled = False

@@ -10,7 +10,7 @@ from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NORMAL
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Layer
 from llama_py.models.trunks.dsa import DRAFT_NAMES_DSA
 from llama_py.models.trunks.latent import Latent, YarnLatentHParams, kq_scale, turn
@@ -48,7 +48,7 @@ class Deepseek2HParams(YarnLatentHParams):
 
 
 class DeepseekAttention(LatentAttention):
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def tempered(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
         assert isinstance(g.hp, Deepseek2HParams)
@@ -61,7 +61,7 @@ class DeepseekAttention(LatentAttention):
 class TrunkAttention(DeepseekAttention):
     """Queries are split into heads, also where these are views of a row."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def _queries(self, g: GraphBuilder, small: Tensor, il: int) -> Tensor:
         q = super()._queries(g, small, il)

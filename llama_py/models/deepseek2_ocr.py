@@ -12,7 +12,7 @@ from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX, Rope
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
 from llama_py.models.trunks.latent import yarn_kq_scale
@@ -53,7 +53,7 @@ class DeepseekOcr(Decoder):
 class PlainAttention(Attention):
     """Attention with RoPE without context extension, which only changes the scale of scores."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def scores(self, g: GraphBuilder, il: int) -> Scores:
         return Scores(yarn_kq_scale(g, g.hp.n_embd_head_k))

@@ -35,7 +35,7 @@ from llama_py.graph.linear import Linear
 from llama_py.graph.params import GraphType
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NORMAL, NonCausal, Rope, Window
-from llama_py.memory.kept import Compressed, Kept, KeysValues
+from llama_py.memory.specs import Compressed, KVCacheSpec, MemorySpecs
 from llama_py.models.trunks.experts import RoutedHParams
 from llama_py.models.trunks.nextn import DraftingDecoder
 from llama_py.models.trunks.streams import (
@@ -272,9 +272,9 @@ class Deepseek4(DraftingDecoder):
         made = ((w.layer(il), self.layer(w.layer(il), il)) for il in nextn)
         self.drafting = [StreamNextN(own, self.hp, layer) for own, layer in made]
 
-    def keeps(self, il: int) -> Kept:
+    def keeps(self, il: int) -> MemorySpecs:
         hp = self.hp
-        near = KeysValues(
+        near = KVCacheSpec(
             1,
             hp.n_embd_head_k,
             0,

@@ -31,8 +31,8 @@ from llama_py.graph.inputs.tokens import InputEmbd
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.cparams import CParams
 from llama_py.hparams.geometry import ROPE_MROPE, ROPE_NEOX, ROPE_NORMAL, Rope, Window
-from llama_py.memory.kept import Kept, KeysValues
 from llama_py.memory.kv_rot import rotate
+from llama_py.memory.specs import KVCacheSpec, MemorySpecs
 from llama_py.models.trunks.architecture import Architecture
 from llama_py.models.trunks.dflash_streams import StreamBlockLayer, StreamSizes
 from llama_py.models.trunks.draft import Ends, target_layers
@@ -252,10 +252,10 @@ class DFlash(Architecture):
             return StreamBlockLayer(w, self.hp, self.hp.streams)
         return BlockLayer(w, self.hp, pairs)
 
-    def keeps(self, il: int) -> Kept:
+    def keeps(self, il: int) -> MemorySpecs:
         if self.hp.streams is None:
             return super().keeps(il)
-        return (KeysValues(1, self.hp.n_embd_head_k, 0, self.hp.window(il), self.hp.rope(il)),)
+        return (KVCacheSpec(1, self.hp.n_embd_head_k, 0, self.hp.window(il), self.hp.rope(il)),)
 
     def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
         return self.freqs

@@ -9,7 +9,7 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.latent_attention import LatentSizes
 from llama_py.gguf.keys import Keys, base, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Layer
 from llama_py.models.trunks.dsa import INDEXER_TENSORS, Choosing, ChoosingAttention, ChoosingHParams
 from llama_py.models.trunks.scaled_windows import ScaledWindows
@@ -91,7 +91,7 @@ class Dots3NoteAttention(ChoosingAttention):
 class WindowAttention(Dots3NoteAttention):
     """Latent attention to all tokens within the window."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def declare_indexer(self, w: Weights, hp: ChoosingHParams) -> None:
         w.skip(*INDEXER_TENSORS)

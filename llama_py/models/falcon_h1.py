@@ -19,7 +19,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
-from llama_py.memory.kept import Kept, KeysValues, State
+from llama_py.memory.specs import KVCacheSpec, MemorySpecs, StateSpec
 from llama_py.models.trunks.decoder import Block, BlockSum, LongDecoder
 from llama_py.weights import Weights
 
@@ -37,7 +37,7 @@ class FalconH1HParams(SSMHParams):
 
 
 class FalconH1Attention(Attention):
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         g.cb(qkv.v, "Vcur-post-rope", il)
@@ -103,7 +103,7 @@ class FalconH1(LongDecoder):
             FeedForward(w, n_embd, hp.layers[il].n_ff, bias=True, scaled=False),
         )
 
-    def keeps(self, il: int) -> Kept:
-        return *super().keeps(il), State(
+    def keeps(self, il: int) -> MemorySpecs:
+        return *super().keeps(il), StateSpec(
             self.hp.n_embd_r, self.hp.n_embd_s, *self.hp.state_sections
         )

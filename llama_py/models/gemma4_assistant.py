@@ -25,7 +25,7 @@ from llama_py.graph.linear import Linear
 from llama_py.hparams import RMS_EPS, WindowedHParams
 from llama_py.hparams.cparams import CParams
 from llama_py.hparams.geometry import ROPE_NEOX
-from llama_py.memory.kept import Kept, KeysValues
+from llama_py.memory.specs import KVCacheSpec, MemorySpecs
 from llama_py.models.trunks.architecture import Architecture
 from llama_py.models.trunks.kv_shared import QueriesOnly
 from llama_py.models.trunks.rules import DraftRules
@@ -121,12 +121,12 @@ class Gemma4Assistant(Architecture):
     def stand_in(self) -> Borrowed:
         return Borrowed(Tensor(F32, (self.hp.n_embd_out, self.hp.n_vocab)))
 
-    def reads(self, kept: Mapping[int, Kept]) -> Mapping[int, int]:
+    def reads(self, kept: Mapping[int, MemorySpecs]) -> Mapping[int, int]:
         last, found = max(kept), dict[int, int]()
         for il in range(self.hp.n_layer):
             found[il] = last - 1 if self.hp.swa_layers[il] else last
             mine, theirs = self.keeps(il)[0], _stored(kept, found[il])
-            assert isinstance(mine, KeysValues)
+            assert isinstance(mine, KVCacheSpec)
             if theirs is None or _sizes(mine) != _sizes(theirs):
                 raise ContextError(
                     f"layer {il} needs keys of (heads, size, window) {_sizes(mine)}, but layer "
@@ -156,14 +156,14 @@ class Gemma4Assistant(Architecture):
         g.expand(g.res.t_h_nextn)
 
 
-def _stored(kept: Mapping[int, Kept], il: int) -> KeysValues | None:
+def _stored(kept: Mapping[int, MemorySpecs], il: int) -> KVCacheSpec | None:
     """Return the keys and values that layer il attends to, its own or another layer's."""
     for one in kept.get(il, ()):
-        if isinstance(one, KeysValues):
+        if isinstance(one, KVCacheSpec):
             return one
         il = getattr(one, "il", il)
-    return next((k for k in kept.get(il, ()) if isinstance(k, KeysValues)), None)
+    return next((k for k in kept.get(il, ()) if isinstance(k, KVCacheSpec)), None)
 
 
-def _sizes(one: KeysValues) -> tuple[int, int, bool]:
+def _sizes(one: KVCacheSpec) -> tuple[int, int, bool]:
     return one.n_head_kv, one.n_embd_head_k, one.window is not None

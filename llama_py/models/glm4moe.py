@@ -14,7 +14,7 @@ from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.axes import AxesDecoder, AxesHParams
 from llama_py.models.trunks.decoder import Block, Layer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
@@ -83,7 +83,7 @@ class Glm4Moe(AxesDecoder, EarlyDrafter):
 class NamedAttention(Attention):
     """Names values differently in the draft graph, like queries and keys."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def seen(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
         g.cb(qkv.v, "Vcur_heads", il)

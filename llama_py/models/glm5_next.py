@@ -25,7 +25,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.kpool import InputKPool
 from llama_py.graph.linear import Linear
 from llama_py.hparams import EPS, L2_EPS
-from llama_py.memory.kept import Index, Kept, State
+from llama_py.memory.specs import Index, MemorySpecs, StateSpec
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.dsa import INDEXER_TENSORS
 from llama_py.models.trunks.experts import expert_layer
@@ -132,7 +132,7 @@ class Glm5NextHParams(BoundedKimiHParams):
 
 
 class Glm5NextKDA(BoundedKDA):
-    parts_keep = State
+    parts_keep = StateSpec
 
     def __init__(self, w: Weights, hp: Glm5NextHParams) -> None:
         super().__init__(w, hp.n_embd, *hp.kda_sizes, hp.gate_lower_bound)
@@ -272,7 +272,7 @@ class Glm5Next(Latent):
             self.indexers.append(made.indexer)
         return made
 
-    def keeps(self, il: int) -> Kept:
+    def keeps(self, il: int) -> MemorySpecs:
         kept, hp = super().keeps(il), self.hp
         if il >= hp.n_layer or hp.indexers[il] != il:
             return kept

@@ -19,7 +19,7 @@ from llama_py.gguf.keys import HIGHEST_BASE, Keys, divisor, number, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Block, Decoder, Layer
 from llama_py.models.trunks.experts import RoutedHParams
 from llama_py.weights import Weights
@@ -91,7 +91,7 @@ class Grok(Decoder):
 class CappedAttention(Attention):
     """Scales products, then limits them by a cap."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def __init__(self, w: Weights, hp: GrokHParams) -> None:
         super().__init__(w, hp)

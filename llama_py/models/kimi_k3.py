@@ -17,7 +17,7 @@ from llama_py.blocks.situ import Situ, SituFeedForward
 from llama_py.gguf.keys import Keys, divisor, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
-from llama_py.memory.kept import KeysValues, State
+from llama_py.memory.specs import KVCacheSpec, StateSpec
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.kimi import BoundedKimiHParams
 from llama_py.models.trunks.latent import Latent
@@ -82,7 +82,7 @@ def latent_experts(w: Weights, hp: KimiK3HParams, situ: Situ) -> LatentExperts:
 
 
 class KimiK3KDA(BoundedKDA):
-    parts_keep = State
+    parts_keep = StateSpec
 
     def __init__(self, w: Weights, hp: KimiK3HParams) -> None:
         super().__init__(w, hp.n_embd, *hp.kda_sizes, hp.gate_lower_bound)
@@ -96,7 +96,7 @@ class KimiK3KDA(BoundedKDA):
 class GatedLatentAttention(LatentAttention):
     """Latent attention with gated results of heads."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def __init__(self, w: Weights, hp: KimiK3HParams, absorbed: bool) -> None:
         n_values = hp.n_embd_values(w.il)

@@ -13,7 +13,7 @@ from llama_py.blocks.delta_net import Delta, build_recurrent_attn
 from llama_py.blocks.kda import KDA
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.graph.builder import GraphBuilder
-from llama_py.memory.kept import State
+from llama_py.memory.specs import StateSpec
 from llama_py.models.trunks.decoder import Block, EarlyNormLayer, Layer
 from llama_py.models.trunks.kimi import KimiHParams
 from llama_py.models.trunks.latent import Latent
@@ -42,7 +42,7 @@ class KimiLinearHParams(KimiHParams):
 
 
 class KimiLinearKDA(KDA):
-    parts_keep = State
+    parts_keep = StateSpec
 
     def __init__(self, w: Weights, n_embd: int, n_head: int, size: int, d_conv: int) -> None:
         super().__init__(w, n_embd, n_head, size, d_conv)

@@ -13,7 +13,7 @@ from llama_py.gguf.keys import Keys, base, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
 from llama_py.hparams.geometry import ROPE_NEOX, Rope
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
 from llama_py.weights import Weights
@@ -46,7 +46,7 @@ class SoftplusGate(Attention):
     """Attention with results multiplied by a softplus of the input, per head or per
     dimension."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def __init__(self, w: Weights, hp: HParams) -> None:
         shape = hp.layers[w.il]

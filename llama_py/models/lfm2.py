@@ -15,7 +15,7 @@ from llama_py.graph.linear import Linear
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX, Window
 from llama_py.hparams.share import Share
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Block, Decoder
 from llama_py.models.trunks.hybrid import MixedHParams, OperatorLayer
@@ -65,7 +65,7 @@ class Lfm2HParams(MixedHParams):
 
 
 class Lfm2Attention(Attention):
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         return rope(g, qkv.q, il), rope(g, qkv.k, il)

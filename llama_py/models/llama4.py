@@ -17,7 +17,7 @@ from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NORMAL, Rope
 from llama_py.hparams.share import Share
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Block, Layer, LongDecoder
 from llama_py.models.trunks.scaled_windows import ScaledWindows
@@ -106,7 +106,7 @@ class Llama4(LongDecoder):
 class Llama4Attention(Attention):
     """Queries and keys are normed after RoPE; without it, queries are scaled by position."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         if g.hp.layers[il].rope is None:

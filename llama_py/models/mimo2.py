@@ -17,7 +17,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import NormKind
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.geometry import ROPE_NEOX
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import AnyLayer, Block, Decoder, Layer
 from llama_py.models.trunks.experts import skip_dense
 from llama_py.models.trunks.flagged_windows import FlaggedWindows
@@ -66,7 +66,7 @@ class UnnamedProjections(Projections):
 class Mimo2Attention(Attention):
     """Attention with a scale on its result."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def __init__(self, w: Weights, hp: Mimo2HParams) -> None:
         shape = hp.layers[w.il]

@@ -9,7 +9,7 @@ from llama_py.blocks.block_sparse import BlockAttention, BlockSizes
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.geometry import ROPE_NEOX
-from llama_py.memory.kept import Index, Kept
+from llama_py.memory.specs import Index, MemorySpecs
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
 from llama_py.weights import Weights
@@ -67,7 +67,7 @@ class MinimaxM3(Decoder):
             expert_layer(w, hp, il, bias="needed", act=SWIGLU_OAI),
         )
 
-    def keeps(self, il: int) -> Kept:
+    def keeps(self, il: int) -> MemorySpecs:
         kept, hp = super().keeps(il), self.hp
         if il < hp.n_layer_dense_lead:
             return kept

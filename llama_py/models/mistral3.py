@@ -8,7 +8,7 @@ from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.functions import tempered
 from llama_py.gguf.keys import Keys, number
 from llama_py.graph.builder import GraphBuilder
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.llama import Llama, LlamaHParams
 from llama_py.models.trunks.decoder import Block
 from llama_py.weights import Weights
@@ -42,7 +42,7 @@ class Mistral3(Llama):
 class Mistral3Attention(Attention):
     """Queries are scaled by position, in steps of the trained context."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         hp = g.hp

@@ -16,7 +16,7 @@ from llama_py.blocks.latent_experts import LatentExpertHParams, LatentExperts
 from llama_py.blocks.mamba import Mamba2Mixer, SSMHParams
 from llama_py.gguf.keys import Keys, flag, number, uint, uints
 from llama_py.hparams import EPS, RMS_EPS
-from llama_py.memory.kept import Kept
+from llama_py.memory.specs import MemorySpecs
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import AnyLayer, Block
 from llama_py.models.trunks.nextn import SeedingDecoder
@@ -101,5 +101,5 @@ class NemotronH(SeedingDecoder):
         )
         return LatentExperts(w, hp, experts, shared)
 
-    def keeps(self, il: int) -> Kept:
+    def keeps(self, il: int) -> MemorySpecs:
         return () if self.hp.is_ffn(il) else super().keeps(il)

@@ -10,7 +10,7 @@ from llama_py.blocks.gated_attention import GatedAttention
 from llama_py.blocks.linear_attention import DeltaProjections
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NEOX
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.hybrid import NAMES, HybridMoe, HybridMoeHParams
 from llama_py.models.trunks.nextn import DRAFT_NAMES, EarlyNextN
 from llama_py.weights import Weights
@@ -94,7 +94,7 @@ class Qwen3NextProjections(DeltaProjections):
 class SplitGatedAttention(GatedAttention):
     """Gated attention that splits joint rows by heads first, except in draft graphs."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def joint(self, g: GraphBuilder, q_gate: Tensor) -> Tensor:
         d, n_head = self.shape.n_embd_head_k, self.shape.n_head

@@ -25,7 +25,7 @@ from llama_py.gguf.keys import Keys, as_int, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.ngrams import Hashes
 from llama_py.hparams.geometry import ROPE_IMROPE
-from llama_py.memory.kept import Index, Kept, State, Tokens
+from llama_py.memory.specs import Index, MemorySpecs, StateSpec, Tokens
 from llama_py.models.trunks.decoder import Block, Decoder
 from llama_py.models.trunks.hybrid import NAMES, HybridMoeHParams
 from llama_py.weights import Weights
@@ -221,10 +221,10 @@ class Qwen4Exp(Decoder):
         )
         return SharedExperts(w, hp, experts, hp.n_ff_shexp, gated=True)
 
-    def keeps(self, il: int) -> Kept:
+    def keeps(self, il: int) -> MemorySpecs:
         kept, hp = super().keeps(il), self.hp
         if il == hp.ngram_layer:
-            state = State(hp.n_embd_r, hp.n_embd_s, n_embd_p=hp.ngrams.n_state)
+            state = StateSpec(hp.n_embd_r, hp.n_embd_s, n_embd_p=hp.ngrams.n_state)
             return state, Tokens()
         if hp.layers[il].recurrent or not hp.compress_ratios[il]:
             return kept

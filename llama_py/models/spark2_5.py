@@ -13,7 +13,7 @@ from llama_py.gguf.keys import base, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.geometry import ROPE_NEOX
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.scaled_windows import ScaledWindows
 from llama_py.weights import Weights
@@ -31,7 +31,7 @@ class Spark25HParams(ScaledWindows):
 class GatedByHead(Attention):
     """Attention with heads multiplied by a sigmoid of the input."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def __init__(self, w: Weights, hp: HParams) -> None:
         super().__init__(w, hp, turned=("Qcur_rope", "Kcur_rope"), name="attn_out_proj")

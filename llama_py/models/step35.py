@@ -25,7 +25,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.cparams import CParams
 from llama_py.hparams.geometry import ROPE_NEOX
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Block, Layer
 from llama_py.models.trunks.experts import skip_dense
 from llama_py.models.trunks.flagged_windows import FlaggedWindows
@@ -96,7 +96,7 @@ class Step35HParams(FlaggedWindows):
 class HeadGate(Attention):
     """Attention with heads multiplied by a sigmoid of the input, if the layer has the gate."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def __init__(self, w: Weights, hp: HParams, factors: RopeFactors | None) -> None:
         self.shape = shape = hp.layers[w.il]

@@ -12,7 +12,7 @@ from llama_py.gguf.keys import Keys, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.memory.kept import Kept, KeysValues
+from llama_py.memory.specs import KVCacheSpec, MemorySpecs
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import EarlyScaleDecoder, Layer
 from llama_py.models.trunks.t5 import (
@@ -38,7 +38,7 @@ class T5HParams(BucketHParams):
 class SelfAttention:
     """Self-attention of the decoder over its cache."""
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def __init__(self, w: Weights, hp: HParams, distances: Distances) -> None:
         shape, self.distances = hp.layers[w.il], distances
@@ -105,7 +105,7 @@ class T5(EarlyScaleDecoder):
         self.encoder = [reader(part, hp, read(part)) for part in parts]
         self.layers = [self.layer(w.layer(il, "dec."), il) for il in range(hp.dec_n_layer)]
 
-    def keeps(self, il: int) -> Kept:
+    def keeps(self, il: int) -> MemorySpecs:
         return super().keeps(il) if il < self.hp.dec_n_layer else ()
 
     def layer(self, w: Weights, il: int) -> DecoderLayer:

@@ -12,7 +12,7 @@ from ggml_py.errors import ContextError, HParamsError, WeightsError
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.hparams.cparams import CParams
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.model import Model
 from llama_py.params import ContextParams
 from tests.support.graph_models import CONTINUING, declared
@@ -73,7 +73,7 @@ class TestLatentAttention:
         latent = logits(live(name), flash_attn=flash_attn)
         model = model_of(*changed(name, unsplit))
         (kept,) = model.architecture.keeps(1)
-        assert isinstance(kept, KeysValues)
+        assert isinstance(kept, KVCacheSpec)
         assert (kept.n_head_kv, kept.n_embd_head_k, kept.n_embd_head_v) == (2, 40, 24)
         # flash attention sees F16 keys, which are other numbers here
         close = 1e-9 if flash_attn == "off" else 1e-4

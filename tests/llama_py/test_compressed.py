@@ -17,8 +17,8 @@ from llama_py.hparams.geometry import Window
 from llama_py.memory.cells import KVCells
 from llama_py.memory.compressed import CompressedMemory
 from llama_py.memory.compressed_plan import CompressedLayout, plan_of
-from llama_py.memory.kept import Compressed
 from llama_py.memory.mask import MaskRule, kq_mask
+from llama_py.memory.specs import Compressed
 from tests.support.live_models import changed, live, made, model_of, nmse, tokens
 
 NAME = "deepseek4-moe"

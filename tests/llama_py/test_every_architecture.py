@@ -14,7 +14,7 @@ from ggml_py.backend import get_tensor
 from llama_py.batch import Batch
 from llama_py.context import Context, state
 from llama_py.memory.compressed import CompressedMemory
-from llama_py.memory.kept import Compressed, State
+from llama_py.memory.specs import Compressed, StateSpec
 from tests.support.graph_models import CONTINUING, kept
 from tests.support.live_models import NEVER, live, nmse, tokens
 

@@ -21,7 +21,7 @@ from llama_py.context import Context, state
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
 from llama_py.hparams.geometry import ROPE_NEOX, Window
-from llama_py.memory.kept import KeysValues, State
+from llama_py.memory.specs import KVCacheSpec, StateSpec
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.weights import Weights
 from tests.support.live_models import EXACT, PROMPT, logits, model_of, nmse, tokens
@@ -60,7 +60,7 @@ def test_heads_of_the_second_layer_only() -> None:
     assert (hp.n_head, hp.n_head_kv) == ((0, 2), (0, 2))
     assert (hp.n_embd_head_k, hp.n_embd_head_v, hp.n_rot) == (32, 32, 32)
     assert [layer.n_embd_q for layer in hp.layers] == [0, 64]
-    assert keeps(hp) == [(), (KeysValues(2, 32, 32, None, hp.rope(1)),)]
+    assert keeps(hp) == [(), (KVCacheSpec(2, 32, 32, None, hp.rope(1)),)]
 
 
 def test_every_layer_has_its_own_heads() -> None:
@@ -119,9 +119,9 @@ def test_states_beside_windows() -> None:
     hp = read(ToyHParams, **HYBRID)
     window = Window(8)
     assert [layer.window for layer in hp.layers] == [None, window, None, None]
-    states = (State(hp.n_embd_r, hp.n_embd_s, *hp.state_sections),)
-    seen = (KeysValues(2, 32, 32, window, hp.rope(1)),)
-    assert keeps(hp) == [states, seen, states, (KeysValues(1, 16, 16, None, hp.rope(3)),)]
+    states = (StateSpec(hp.n_embd_r, hp.n_embd_s, *hp.state_sections),)
+    seen = (KVCacheSpec(2, 32, 32, window, hp.rope(1)),)
+    assert keeps(hp) == [states, seen, states, (KVCacheSpec(1, 16, 16, None, hp.rope(3)),)]
 
 
 @pytest.fixture

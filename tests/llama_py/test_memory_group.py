@@ -17,23 +17,23 @@ from llama_py.hparams.cparams import CParams
 from llama_py.hparams.geometry import Window
 from llama_py.memory import GroupContext, KVCache, MemoryGroup, Placing, create_memory
 from llama_py.memory.io import StateReader, StateWriter
-from llama_py.memory.kept import Index, Kept, KeysValues, SameAs, State
 from llama_py.memory.kv_slots import CellLayout
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.memory.recurrent import RecurrentContext
+from llama_py.memory.specs import Index, KVCacheSpec, MemorySpecs, SameAs, StateSpec
 from llama_py.params import ContextParams
 from tests.support.graph_models import load
 from tests.support.host_device import HostDevice
 
 DEVICE = HostDevice()
 ALL, NEAR, CHUNK = (
-    KeysValues(2, 8, 4),
-    KeysValues(1, 8, 4, Window(3)),
-    KeysValues(1, 8, 4, Window(4, "chunked")),
+    KVCacheSpec(2, 8, 4),
+    KVCacheSpec(1, 8, 4, Window(3)),
+    KVCacheSpec(1, 8, 4, Window(4, "chunked")),
 )
 
 
-def memory(*kept: Kept, type_v: Any = F16, **options: Any) -> MemoryGroup:
+def memory(*kept: MemorySpecs, type_v: Any = F16, **options: Any) -> MemoryGroup:
     """That of a model whose layers keep these."""
     cparams = CParams.of(load("llama-dense").hparams, ContextParams(**{"n_ctx": 256, **options}))
     how = Placing(cparams, lambda _: DEVICE, F16, type_v)
@@ -73,14 +73,14 @@ class TestParts:
         assert [kv.kv_size for kv in group.caches.values()] == [2048, 512]
 
     def test_an_indexer_has_keys_of_its_own(self) -> None:
-        group = memory((KeysValues(1, 24, 0), Index(8)), (KeysValues(1, 24, 0),))
+        group = memory((KVCacheSpec(1, 24, 0), Index(8)), (KVCacheSpec(1, 24, 0),))
         assert [(t.name, t.ne[0]) for t in group.caches["index"].tensors.k.values()] == [
             ("cache_k_l0", 8)
         ]
         assert not group.caches["index"].tensors.v
         assert group.init_full().part_of(0) == "kv"
         with pytest.raises(ContextError, match="type_k = f16 and type_v = f32 must be the same"):
-            memory((KeysValues(1, 24, 0),), type_v=F32)
+            memory((KVCacheSpec(1, 24, 0),), type_v=F32)
 
 
 class TestSameAs:
@@ -103,7 +103,7 @@ class TestBothInOneLayer:
     """Keys and values and a state, in two layers."""
 
     def group(self, **options: Any) -> MemoryGroup:
-        return memory((ALL, State(3, 5)), (ALL, State(3, 5)), n_seq_max=2, **options)
+        return memory((ALL, StateSpec(3, 5)), (ALL, StateSpec(3, 5)), n_seq_max=2, **options)
 
     def test_parts(self) -> None:
         group = self.group()
@@ -237,7 +237,7 @@ class TestSeqTake:
 
     @pytest.mark.parametrize("unified", [False, True])
     def test_states_and_windows_are_left_out(self, unified: bool) -> None:
-        group = memory((ALL, State(3, 5)), (NEAR,), n_seq_max=2, kv_unified=unified)
+        group = memory((ALL, StateSpec(3, 5)), (NEAR,), n_seq_max=2, kv_unified=unified)
         place(group, *[0] * 6)
         place(group, 1, 1)
         group.seq_take(0, 1, 4)
@@ -249,7 +249,7 @@ class TestSeqTake:
 
 
 def test_a_copy_that_a_cache_refuses_changes_no_state() -> None:
-    group = memory((ALL, State(3, 5)), (ALL,), n_seq_max=2)
+    group = memory((ALL, StateSpec(3, 5)), (ALL,), n_seq_max=2)
     place(group, 0, 0, 0)
     with pytest.raises(ContextError, match="needs kv_unified=True"):
         group.seq_cp(0, 1, 0, 2)

@@ -18,19 +18,19 @@ from llama_py.hparams.geometry import Window
 from llama_py.memory import MemoryGroup, Placing, create_memory
 from llama_py.memory.base import write_part
 from llama_py.memory.io import StateReader, StateWriter
-from llama_py.memory.kept import Compressed, Index, Kept, KeysValues, State
 from llama_py.memory.part import MemoryPart
+from llama_py.memory.specs import Compressed, Index, KVCacheSpec, MemorySpecs, StateSpec
 from llama_py.params import ContextParams
 from tests.support.graph_models import load
 from tests.support.host_device import HostDevice
 
 N_SEQ = 2
-KEPT: dict[str, Kept] = {
-    "keys": (KeysValues(1, 8, 8),),
-    "window": (KeysValues(1, 8, 8, Window(64)),),
+KEPT: dict[str, MemorySpecs] = {
+    "keys": (KVCacheSpec(1, 8, 8),),
+    "window": (KVCacheSpec(1, 8, 8, Window(64)),),
     "pools": (Index(8, kpool=4),),
-    "cells": (State(3, 5),),
-    "slots": (State(3, 5),),
+    "cells": (StateSpec(3, 5),),
+    "slots": (StateSpec(3, 5),),
     "compressed": (Compressed("csa", 4, 8),),
 }
 

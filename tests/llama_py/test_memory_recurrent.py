@@ -16,18 +16,18 @@ from llama_py.batch import Batch, UBatch
 from llama_py.batch.splitter import BatchSplitter
 from llama_py.memory import KVCache, MemoryGroup, RecurrentMemory, recurrent
 from llama_py.memory.io import StateReader, StateWriter
-from llama_py.memory.kept import State
 from llama_py.memory.kv_slots import CellLayout
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.memory.recurrent import RecurrentContext, StateLayer
 from llama_py.memory.recurrent_cells import steps_of_one
+from llama_py.memory.specs import StateSpec
 from tests.support.host_device import HostDevice
 
 DEVICE = HostDevice()
 
 
 def memory(size: int = 4, n_rs_seq: int = 0) -> RecurrentMemory:
-    layers = [StateLayer(il, DEVICE, State(3, 5)) for il in (1, 3)]
+    layers = [StateLayer(il, DEVICE, StateSpec(3, 5)) for il in (1, 3)]
     return RecurrentMemory(layers, size=size, n_rs_seq=n_rs_seq)
 
 
@@ -339,7 +339,9 @@ def test_positions_that_are_not_one_apart_are_not_gone_back_over() -> None:
 
 
 def test_states_that_know_of_later_tokens_are_not_gone_back_to() -> None:
-    mem = RecurrentMemory([StateLayer(0, DEVICE, State(3, 5))], size=1, n_rs_seq=2, causal=False)
+    mem = RecurrentMemory(
+        [StateLayer(0, DEVICE, StateSpec(3, 5))], size=1, n_rs_seq=2, causal=False
+    )
     decode(mem, *[0] * 4)
     assert not mem.seq_rm(0, 3, -1)
 

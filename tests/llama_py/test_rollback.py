@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ggml_py.backend import get_tensor
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.memory.kept import State
+from llama_py.memory.specs import StateSpec
 from tests.support.graph_models import CONTINUING, kept
 from tests.support.live_models import live, tokens
 
@@ -24,7 +24,7 @@ FILLS = 0x3E, 0  # of the memories of two contexts: what was not written must no
 Lists = Sequence[Sequence[int]]
 
 
-NAMES = [name for name in CONTINUING if any(isinstance(what, State) for what in kept(name))]
+NAMES = [name for name in CONTINUING if any(isinstance(what, StateSpec) for what in kept(name))]
 # few tokens attend by other nodes than many, which round otherwise
 FEW = "glm5-next-moe", "glm5-next-unbounded"
 

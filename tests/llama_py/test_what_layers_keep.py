@@ -15,7 +15,7 @@ from llama_py.blocks.softmax import Scores
 from llama_py.context import Context
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import Window
-from llama_py.memory.kept import Kept, SameAs
+from llama_py.memory.specs import MemorySpecs, SameAs
 from llama_py.models.llama import Llama, LlamaHParams
 from llama_py.models.trunks.decoder import Layer
 from llama_py.weights import Weights
@@ -31,7 +31,7 @@ def one_by_one(ctx: Context) -> NDArray[np.float32]:
 class Uncached(Llama):
     """Tokens see those of their batch; nothing is kept."""
 
-    def keeps(self, il: int) -> Kept:
+    def keeps(self, il: int) -> MemorySpecs:
         return ()
 
     def layer(self, w: Weights, il: int) -> Layer:
@@ -112,7 +112,7 @@ class Again(Attention):
 class Shared(Llama):
     """Layer 1 reads what layer 0 keeps."""
 
-    def keeps(self, il: int) -> Kept:
+    def keeps(self, il: int) -> MemorySpecs:
         return (SameAs(0),) if il else super().keeps(il)
 
     def layer(self, w: Weights, il: int) -> Layer:

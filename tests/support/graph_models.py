@@ -23,7 +23,7 @@ from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
 from llama_py.hparams.cparams import CParams
 from llama_py.memory import MemoryGroup, Placing, create_memory
-from llama_py.memory.kept import Keeps
+from llama_py.memory.specs import MemorySpec
 from llama_py.model import Model
 from llama_py.params import ContextParams
 
@@ -49,7 +49,7 @@ def continues(name: str) -> bool:
     return bool(kept(name)) and architecture.hp.causal_attn and "encoder" not in architecture.gtypes
 
 
-def kept(name: str) -> list[Keeps]:
+def kept(name: str) -> list[MemorySpec]:
     """What all layers keep."""
     architecture = known(name).architecture
     return [what for il in range(architecture.hp.n_layer) for what in architecture.keeps(il)]

@@ -23,25 +23,25 @@ from llama_py.hparams.cparams import CParams
 from llama_py.hparams.geometry import Window
 from llama_py.memory import GroupContext, Placing, create_memory
 from llama_py.memory.base import write_part
-from llama_py.memory.kept import Index, Kept, KeysValues, State
 from llama_py.memory.recurrent import RecurrentContext
+from llama_py.memory.specs import Index, KVCacheSpec, MemorySpecs, StateSpec
 from llama_py.params import ContextParams
 from tests.support.graph_models import load
 from tests.support.host_device import HostDevice
 
 N_VOCAB, P = 6, 65521
-ALL, STATE = KeysValues(2, 8, 4), State(3, 5)
-NEAR, CHUNK = KeysValues(1, 8, 4, Window(5)), KeysValues(1, 8, 4, Window(4, "chunked"))
+ALL, STATE = KVCacheSpec(2, 8, 4), StateSpec(3, 5)
+NEAR, CHUNK = KVCacheSpec(1, 8, 4, Window(5)), KVCacheSpec(1, 8, 4, Window(4, "chunked"))
 
-KINDS: dict[str, tuple[Kept, ...]] = {
+KINDS: dict[str, tuple[MemorySpecs, ...]] = {
     "kv": ((ALL,), (ALL,)),
-    "index": ((KeysValues(1, 24, 0), Index(8)),),
+    "index": ((KVCacheSpec(1, 24, 0), Index(8)),),
     "window": ((ALL,), (NEAR,)),
     "windows only": ((CHUNK,), (NEAR,)),
     "recurrent": ((STATE,), (STATE,)),
     "hybrid": ((ALL,), (STATE,)),
     "both in one layer": ((ALL, STATE), (ALL, STATE)),
-    "everything": ((ALL, STATE), (NEAR,), (CHUNK,), (KeysValues(1, 24, 0), Index(8))),
+    "everything": ((ALL, STATE), (NEAR,), (CHUNK,), (KVCacheSpec(1, 24, 0), Index(8))),
 }
 
 
@@ -215,11 +215,11 @@ def expected(kind: str, ids: Sequence[int]) -> int:
 @cache
 def _results(kind: str, ids: tuple[int, ...]) -> tuple[int, ...]:
     kept = [one for layer in KINDS[kind] for one in layer]
-    recurrent = any(isinstance(one, State) for one in kept)
+    recurrent = any(isinstance(one, StateSpec) for one in kept)
     caches = {
         (isinstance(one, Index), getattr(one, "window", None))
         for one in kept
-        if not isinstance(one, State)
+        if not isinstance(one, StateSpec)
     }
     state, found = 0, list[int]()
     for pos, id in enumerate(ids):

@@ -11,7 +11,7 @@ from ggml_py.types import I32
 from llama_py.batch import UBatch
 from llama_py.graph.inputs.base import new_input, write
 from llama_py.graph.params import GraphParams
-from llama_py.memory.kept import BASE
+from llama_py.memory.specs import BASE
 
 MAX_DISTANCE = 128  # larger distances are in the last bucket
 

@@ -13,8 +13,8 @@ from llama_py.batch import I32 as Ints
 from llama_py.batch import UBatch
 from llama_py.graph.inputs.base import new_input, write
 from llama_py.graph.params import GraphParams
-from llama_py.memory.kept import INDEX
 from llama_py.memory.kpool import KPoolContext, PoolPlan, SeqPools
+from llama_py.memory.specs import INDEX
 
 MOST_GATHERED = 16  # maximum tokens of a ubatch for gathering cells
 Cells = npt.NDArray[np.int64]

@@ -13,8 +13,8 @@ from ggml_py.types import I32
 from llama_py.batch import UBatch
 from llama_py.graph.inputs.base import new_input, write
 from llama_py.graph.params import GraphParams
-from llama_py.memory.kept import BASE
 from llama_py.memory.kv import KVCacheContext
+from llama_py.memory.specs import BASE
 
 MISSING = -2  # before a sequence's first token; -1 is an embedding in place of a token
 

@@ -14,8 +14,8 @@ from llama_py.batch import UBatch
 from llama_py.graph.inputs.base import new_input, write
 from llama_py.graph.params import GraphParams
 from llama_py.memory.cells import KVCells
-from llama_py.memory.kept import INDEX
 from llama_py.memory.kv import KVCacheContext
+from llama_py.memory.specs import INDEX
 
 FORCED = 1e9  # added to the scores of blocks that are always chosen
 

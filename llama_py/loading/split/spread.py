@@ -15,7 +15,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
-from llama_py.memory.kept import BASE
+from llama_py.memory.specs import BASE
 
 REDUCED_AS_F32 = 32  # maximum tokens; partial sums of more tokens are exchanged in a smaller type
 _NUMBER = re.compile(r"-(\d+)$")
@@ -35,7 +35,7 @@ class PartBuilder(GraphBuilder):
 
     def __init__(self, whole: GraphBuilder, hp: HParams, number: int, memory: int) -> None:
         """Wrap a builder; number: of the device in its group; memory: among all, see
-        `Kept.part`."""
+        `KVCacheSpec.part`."""
         self.__dict__.update(whole.__dict__)
         self.whole, self.hp, self.number, self.memory = whole, hp, number, memory
         self._shared: dict[str, Any] = {}

@@ -21,7 +21,7 @@ from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
 from llama_py.hparams import HParams
 from llama_py.hparams.cparams import CParams
-from llama_py.memory.kept import Index, Keeps, Kept, KeysValues, State
+from llama_py.memory.specs import Index, KVCacheSpec, MemorySpec, MemorySpecs, StateSpec
 from llama_py.models.trunks.rules import Diffusion, DraftRules, QuantizeRules
 from llama_py.weights import Weights
 
@@ -98,19 +98,19 @@ class Architecture(ABC):
             f"models of architecture {self.arch!r} have no NextN layers; use another spec_type"
         )
 
-    def keeps(self, il: int) -> Kept:
+    def keeps(self, il: int) -> MemorySpecs:
         """Return the memory specs of layer il."""
         shape = self.hp.layers[il]
         if shape.recurrent:
-            return (State(self.hp.n_embd_r, self.hp.n_embd_s, *self.hp.state_sections),)
+            return (StateSpec(self.hp.n_embd_r, self.hp.n_embd_s, *self.hp.state_sections),)
         if not (self.hp.cached and shape.n_head and shape.n_head_kv):
             return ()
         sizes = shape.n_head_kv, shape.n_embd_head_k, shape.n_embd_head_v
-        return (KeysValues(*sizes, shape.window, shape.rope),)
+        return (KVCacheSpec(*sizes, shape.window, shape.rope),)
 
-    def kept(self, il: int) -> Kept:
+    def kept(self, il: int) -> MemorySpecs:
         """Return the memory specs of layer il, one per device if devices share the layer."""
-        found: list[Keeps] = []
+        found: list[MemorySpec] = []
         for i, whole in enumerate(self.keeps(il)):
             parts = self.parts.get((il, type(whole)))
             if parts is None:
@@ -156,7 +156,7 @@ class Architecture(ABC):
         """Return tensors of this model that a draft-only model may use."""
         return Borrowed()
 
-    def reads(self, kept: Mapping[int, Kept]) -> Mapping[int, int]:
+    def reads(self, kept: Mapping[int, MemorySpecs]) -> Mapping[int, int]:
         """Return, by layer, the layer of the other model with the keys and values to attend to;
         `kept`: the other model's memory specs. ContextError if they do not fit."""
         return {}
@@ -187,15 +187,15 @@ class Architecture(ABC):
             )
 
 
-def _shared_out(whole: Keeps, parts: Mapping[int, Keeps]) -> Iterator[Keeps]:
+def _shared_out(whole: MemorySpec, parts: Mapping[int, MemorySpec]) -> Iterator[MemorySpec]:
     """Yield each device's memory spec. All devices keep undivided keys; undivided convolution
     states are on the layer's device, which computes them."""
     for number, mine in parts.items():
-        if isinstance(mine, State) and isinstance(whole, State):
+        if isinstance(mine, StateSpec) and isinstance(whole, StateSpec):
             if mine.n_embd_r == whole.n_embd_r:
                 mine = replace(mine, n_embd_r=0, r_sections=())
                 if number == min(parts):
                     yield replace(whole, n_embd_s=0, s_sections=())
             yield replace(mine, part=number)
-        elif isinstance(mine, KeysValues | Index):
+        elif isinstance(mine, KVCacheSpec | Index):
             yield replace(mine, part=number, copied=mine == whole)

@@ -13,7 +13,7 @@ from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.gguf.keys import Keys, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.geometry import ROPE_NEOX, ROPE_NORMAL
-from llama_py.memory.kept import Index, Kept, KeysValues
+from llama_py.memory.specs import Index, KVCacheSpec, MemorySpecs
 from llama_py.models.trunks.latent import Latent, LatentHParams, kq_scale, turn
 from llama_py.models.trunks.nextn import DRAFT_NAMES, EarlyDrafter
 from llama_py.weights import Weights
@@ -107,7 +107,7 @@ class ChoosingAttention(LatentAttention):
     """Latent attention of the trunk to tokens that the layer's indexer chooses. Every device with
     heads runs the indexer; the draft layer attends to all tokens."""
 
-    parts_keep: ClassVar[type | tuple[type, ...]] = (KeysValues, Index)
+    parts_keep: ClassVar[type | tuple[type, ...]] = (KVCacheSpec, Index)
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Choosing(Latent):
 
     hp: ChoosingHParams
 
-    def keeps(self, il: int) -> Kept:
+    def keeps(self, il: int) -> MemorySpecs:
         kept, hp = super().keeps(il), self.hp
         if hp.indexer_of(il) != il:
             return kept

@@ -20,7 +20,7 @@ from llama_py.gguf.keys import Keys
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.memory.kept import State
+from llama_py.memory.specs import StateSpec
 from llama_py.models.trunks.decoder import Block, EarlyNormLayer, Layer
 from llama_py.models.trunks.experts import ExpertHParams
 from llama_py.models.trunks.nextn import DRAFT_NAMES, DraftingDecoder
@@ -110,7 +110,7 @@ NAMES = {
 class DeltaAttention:
     """Linear attention with states in cells or in slots, with the same weights."""
 
-    parts_keep = State
+    parts_keep = StateSpec
 
     def __init__(self, w: Weights, hp: HybridHParams, projections: type[DeltaProjections]) -> None:
         self.cells = LinearAttention(w, hp, projections)

@@ -12,7 +12,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
 from llama_py.hparams.geometry import ROPE_NEOX
-from llama_py.memory.kept import Kept, KeysValues, SameAs
+from llama_py.memory.specs import KVCacheSpec, MemorySpecs, SameAs
 from llama_py.models.trunks.decoder import Decoder
 from llama_py.weights import Weights
 
@@ -63,7 +63,7 @@ class NormedValues(Attention):
     freqs  factors of RoPE's frequencies
     """
 
-    parts_keep = KeysValues
+    parts_keep = KVCacheSpec
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ def attention(hp: SharedKVHParams, il: int) -> type[NormedValues]:
 class SharedKVDecoder(Decoder):
     hp: SharedKVHParams
 
-    def keeps(self, il: int) -> Kept:
+    def keeps(self, il: int) -> MemorySpecs:
         other = self.hp.kv_of(il)
         return super().keeps(il) if other == il else (SameAs(other),)
 

@@ -17,7 +17,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.geometry import LayerShape
 from llama_py.hparams.share import Share
-from llama_py.memory.kept import Kept, KeysValues
+from llama_py.memory.specs import KVCacheSpec, MemorySpecs
 from llama_py.models.trunks.decoder import Block, Decoder
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
 from llama_py.weights import Weights
@@ -99,7 +99,7 @@ class LatentDecoder(Decoder):
         self.absorbed = absorbed(w)
         super().declare(w)
 
-    def keeps(self, il: int) -> Kept:
+    def keeps(self, il: int) -> MemorySpecs:
         hp, shape = self.hp, self.hp.layers[il]
         if shape.recurrent:
             return super().keeps(il)
@@ -107,8 +107,8 @@ class LatentDecoder(Decoder):
         offset = sizes.n_lora_kv if self.absorbed else sizes.nope
         rope = None if rope is None else replace(rope, offset=offset)
         if self.absorbed:
-            return (KeysValues(1, sizes.n_lora_kv + sizes.n_rot, 0, shape.window, rope),)
-        return (KeysValues(sizes.n_head, sizes.d_k, sizes.d_v, shape.window, rope),)
+            return (KVCacheSpec(1, sizes.n_lora_kv + sizes.n_rot, 0, shape.window, rope),)
+        return (KVCacheSpec(sizes.n_head, sizes.d_k, sizes.d_v, shape.window, rope),)
 
 
 class Latent(LatentDecoder):

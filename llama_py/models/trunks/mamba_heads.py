@@ -31,14 +31,14 @@ from llama_py.blocks.state import (
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams.share import Steps, alone
-from llama_py.memory.kept import State
+from llama_py.memory.specs import StateSpec
 from llama_py.weights import Weights
 
 
 class MambaHeads:
     """ssm_dt_rank is the number of heads; each has its gate and input side by side."""
 
-    parts_keep = State
+    parts_keep = StateSpec
 
     def __init__(self, w: Weights, hp: SSMHParams, rank: int) -> None:
         """Declare the weights; rank: of the steps."""

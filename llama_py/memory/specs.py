@@ -1,27 +1,29 @@
 """Specifications of a layer's data of past tokens: a model returns any of these per layer.
 
-(KeysValues(8, 128, 128),)                      attention
-(KeysValues(1, 576, 0),)                        latent attention: values are part of the keys
-(KeysValues(8, 64, 64, window=Window(4096)),)   attention to the last 4096 tokens
-(State(n_embd_r, n_embd_s),)                    a recurrent layer
-(KeysValues(...), State(...))                   both in one layer
-(SameAs(19),)                                   the data of layer 19
-(KeysValues(...), Index(128))                   additional keys for an indexer
-(State(...), Tokens())                          a state and the token ids
-(KeysValues(...), Compressed("csa", 4, 128))    one more key for every four tokens
+(KVCacheSpec(8, 128, 128),)                      attention
+(KVCacheSpec(1, 576, 0),)                        latent attention: values are part of the keys
+(KVCacheSpec(8, 64, 64, window=Window(4096)),)   attention to the last 4096 tokens
+(StateSpec(n_embd_r, n_embd_s),)                 a recurrent layer
+(KVCacheSpec(...), StateSpec(...))               both in one layer
+(SameAs(19),)                                    the data of layer 19
+(KVCacheSpec(...), Index(128))                   additional keys for an indexer
+(StateSpec(...), Tokens())                       a state and the token ids
+(KVCacheSpec(...), Compressed("csa", 4, 128))    one more key for every four tokens
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from ggml_py._moved import former_names
 from llama_py.hparams.geometry import Rope, Window
 
 BASE, INDEX = "kv", "index"  # caches of layers without a window, and of indexers' keys
 
 
 @dataclass(frozen=True, slots=True)
-class KeysValues:
+class KVCacheSpec:
     """Keys and values of each token.
 
     n_embd_head_v  0: the values are the beginning of the keys
@@ -45,7 +47,7 @@ class KeysValues:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """Additional key per token for an indexer that selects cells; part and copied like KeysValues.
+    """Additional key per token for an indexer that selects cells; part and copied like KVCacheSpec.
 
     rotated  rotate by a Hadamard matrix, regardless of the cache type
     pooled   keys are chosen by blocks of positions, which sequences that share some of
@@ -64,13 +66,13 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateSpec:
     """n_embd_r floats of convolution state and n_embd_s of recurrent state, per sequence.
 
     n_embd_p   floats of a second convolution's state
     r_sections, s_sections   sizes of their consecutive sections: if devices share the layer, each
                              has a part of every section. (): a single section
-    part                     like KeysValues
+    part                     like KVCacheSpec
     """
 
     n_embd_r: int
@@ -129,5 +131,14 @@ class Tokens:
     """Token of each cell, in the cache of full-attention layers."""
 
 
-Keeps = KeysValues | Index | State | Compressed | SameAs | Tokens
-Kept = tuple[Keeps, ...]
+MemorySpec = KVCacheSpec | Index | StateSpec | Compressed | SameAs | Tokens
+MemorySpecs = tuple[MemorySpec, ...]
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(
+        __name__,
+        KeysValues="KVCacheSpec",
+        State="StateSpec",
+        Keeps="MemorySpec",
+        Kept="MemorySpecs",
+    )
