@@ -30,7 +30,8 @@ MOVED = """
     gguf gguf_split:parts gguf_write:write ik_types keys mapped:pages
     graph linear outputs
     hooks unembed
-    hparams cparams forms geometry share yarn
+    hparams cparams forms:variants geometry:layer_shape share yarn
+    hparams hparams.forms:variants hparams.geometry:layer_shape
     loading loaded:model readers split
     memory memory.kept:specs
     models.trunks models._qwen_hybrid:hybrid models._qwen_hybrid_moe:hybrid

@@ -24,7 +24,7 @@ import llama_py
 from dev.record.golden.fixture import nmse
 from ggml_py.errors import GGMLError
 from llama_py.blocks.delta_net import DELTA_NET
-from llama_py.hparams.forms import SLOTS
+from llama_py.hparams.variants import SLOTS
 from llama_py.params.like import LIKE, TRANSFORMERS
 from llama_py_tools.gguf.main import main as gguf
 

@@ -101,7 +101,7 @@ FAULTS = (
     Fault(
         "hparams",
         "llama_py/test_window",
-        "llama_py/hparams/geometry.py",
+        "llama_py/hparams/layer_shape.py",
         "p1 - p0 >= self.size",
         "p1 - p0 > self.size",
     ),

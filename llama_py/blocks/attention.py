@@ -14,7 +14,7 @@ from llama_py.blocks.softmax import Scores, mha
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear, Norm
 from llama_py.hparams import HParams
-from llama_py.hparams.geometry import LayerShape
+from llama_py.hparams.layer_shape import LayerShape
 from llama_py.memory.kv_rot import rotate
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.weights import Bias, Weights

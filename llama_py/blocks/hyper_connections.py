@@ -28,10 +28,10 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.blocks.streams import mixes, row, stream, weighted
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.forms import Form
+from llama_py.hparams.variants import Variant
 from llama_py.weights import Weights
 
-HYPER_CONNECTIONS = Form(
+HYPER_CONNECTIONS = Variant(
     "hyper_connections",
     ("fused", "nodes"),
     "how residual streams are read, mixed and written",

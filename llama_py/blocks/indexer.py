@@ -27,10 +27,10 @@ from ggml_py.types import F32, GGMLType
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.rope import rope
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.forms import Form
+from llama_py.hparams.variants import Variant
 from llama_py.weights import Weights
 
-LIGHTNING_INDEXER = Form(
+LIGHTNING_INDEXER = Variant(
     "lightning_indexer",
     ("fused", "nodes"),
     "how keys are scored that attention may look at",

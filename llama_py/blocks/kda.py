@@ -24,7 +24,7 @@ from llama_py.blocks.attention import Projections
 from llama_py.blocks.delta_net import Delta, build_recurrent_attn, l2_norm
 from llama_py.blocks.state import first_cell, n_snapshots, read_states, store_inputs
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.geometry import LayerShape
+from llama_py.hparams.layer_shape import LayerShape
 from llama_py.weights import Weights
 
 

@@ -9,11 +9,11 @@ from functools import cache
 
 from ggml_py.errors import ContextError
 from llama_py import blocks
-from llama_py.hparams.forms import KNOWN, Form
+from llama_py.hparams.variants import KNOWN, Variant
 
 
 @cache
-def forms() -> Mapping[str, Form]:
+def forms() -> Mapping[str, Variant]:
     """Return the variants of every block that has some. Imports all blocks."""
     for module in pkgutil.walk_packages(blocks.__path__, f"{blocks.__name__}."):
         importlib.import_module(module.name)

@@ -10,7 +10,7 @@ import numpy as np
 from ggml_py.ops import rope_ext, rope_ext_back
 from ggml_py.tensor import Tensor
 from llama_py.hparams.cparams import CParams
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 
 
 @dataclass(frozen=True, slots=True)

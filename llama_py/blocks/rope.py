@@ -8,7 +8,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputConstant
 from llama_py.hparams import HParams
 from llama_py.hparams.cparams import CParams
-from llama_py.hparams.geometry import Rope
+from llama_py.hparams.layer_shape import Rope
 from llama_py.hparams.yarn import yarn
 from llama_py.weights import Weights
 

@@ -31,9 +31,9 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import dense, heads
 from llama_py.blocks.linear_attention import LinearAttention
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.forms import Form
+from llama_py.hparams.variants import Variant
 
-SLOT_UPDATE = Form(
+SLOT_UPDATE = Variant(
     "slot_update",
     ("cpy", "concat"),
     "how rows of slots are written: inputs and state apart, or side by side",

@@ -10,7 +10,7 @@ from ggml_py.types import F32
 from llama_py.blocks.known_forms import check as check_forms
 from llama_py.blocks.known_forms import forms
 from llama_py.hparams.cparams import CParams, trained_context
-from llama_py.hparams.forms import SLOTS
+from llama_py.hparams.variants import SLOTS
 from llama_py.loading.model import LoadedModel
 from llama_py.memory.specs import Compressed, StateSpec
 from llama_py.models import architecture, known_architectures

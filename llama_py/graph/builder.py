@@ -13,8 +13,8 @@ from llama_py.graph.inputs.recurrent import InputRS, InputSlots
 from llama_py.graph.inputs.tokens import InputEmbd, InputOutIds, InputPos
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult, Input
-from llama_py.hparams.forms import Form
-from llama_py.hparams.geometry import Window
+from llama_py.hparams.layer_shape import Window
+from llama_py.hparams.variants import Variant
 from llama_py.memory.specs import INDEX
 
 Made = TypeVar("Made")
@@ -55,7 +55,7 @@ class GraphBuilder:
             t.name = f"{name}-{il}" if il >= 0 else name
         return t
 
-    def form(self, kind: Form) -> str:
+    def form(self, kind: Variant) -> str:
         """Return the chosen variant of a block."""
         return self.cparams.form(kind.kind, kind.names[0])
 

@@ -32,7 +32,7 @@ class GraphResult:
     of_host_keys  ids of nodes that attend to keys on the host: the scheduler decides, in parts too
     attention  attention nodes without stored weights, by layer, and a builder of the weights
                from the node's sources
-    fused      nodes with alternatives, by the form that decides (see llama_py.hparams.forms)
+    fused      nodes with alternatives, by the form that decides (see llama_py.hparams.variants)
     """
 
     def __init__(self, params: GraphParams) -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from llama_py.hparams.forms import SLOTS
-from llama_py.hparams.geometry import Rope
 from llama_py.hparams.hparams import HParams
+from llama_py.hparams.layer_shape import Rope
+from llama_py.hparams.variants import SLOTS
 
 if TYPE_CHECKING:
     from llama_py.params import ContextParams
@@ -32,7 +32,7 @@ class CParams:
     offload_kqv        caches are on the devices of their layers, not on the host
     swa_full           caches of layers with a window keep all tokens
     reduce_type        type of all-reduce sums for more than a few tokens
-    forms              chosen variants of blocks (llama_py.hparams.forms)
+    forms              chosen variants of blocks (llama_py.hparams.variants)
     """
 
     n_ctx: int

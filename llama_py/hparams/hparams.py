@@ -26,7 +26,7 @@ from llama_py.gguf.keys import (
     uint,
     uints,
 )
-from llama_py.hparams.geometry import (
+from llama_py.hparams.layer_shape import (
     ROPE_IMROPE,
     ROPE_MROPE,
     ROPE_NONE,

@@ -7,7 +7,7 @@ from dataclasses import replace
 from math import gcd, lcm
 
 from ggml_py.tensor import Tensor
-from llama_py.hparams.geometry import LayerShape
+from llama_py.hparams.layer_shape import LayerShape
 
 # A block yields its partial result of each all-reduce and receives the sum. The final result is a
 # partial sum as well.

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from llama_py.hparams.cparams import CParams
-from llama_py.hparams.geometry import Rope
+from llama_py.hparams.layer_shape import Rope
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llama_py.batch import I32, Index
-from llama_py.hparams.geometry import Window
+from llama_py.hparams.layer_shape import Window
 
 Indices = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

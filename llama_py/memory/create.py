@@ -11,7 +11,7 @@ from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.types import GGMLType
 from llama_py.hparams.cparams import N_CTX_STEP, CParams
-from llama_py.hparams.geometry import Window
+from llama_py.hparams.layer_shape import Window
 from llama_py.memory.cache_types import check_types
 from llama_py.memory.group import MemoryGroup
 from llama_py.memory.kv import KVCache

@@ -15,7 +15,7 @@ from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F32, I32
 from llama_py.hparams.cparams import CParams
-from llama_py.hparams.geometry import Rope
+from llama_py.hparams.layer_shape import Rope
 from llama_py.hparams.yarn import Yarn, yarn
 from llama_py.memory.base import LayerKey
 from llama_py.memory.kv import KVCache

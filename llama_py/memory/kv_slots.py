@@ -10,7 +10,7 @@ import numpy as np
 
 from ggml_py.errors import ContextError
 from llama_py.batch import END, UBatch
-from llama_py.hparams.geometry import Window
+from llama_py.hparams.layer_shape import Window
 from llama_py.memory.cells import Indices, KVCells
 from llama_py.memory.part import MemoryPart, span
 

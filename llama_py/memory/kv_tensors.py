@@ -13,7 +13,7 @@ from ggml_py.backend import Buffer, Device
 from ggml_py.ops import cont, pad, reshape, set_rows, view_2d, view_4d
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, GGMLType
-from llama_py.hparams.geometry import Rope
+from llama_py.hparams.layer_shape import Rope
 from llama_py.memory.base import LayerKey, allocate, key_name, read_part, write_part
 from llama_py.memory.cells import Indices
 from llama_py.memory.io import StateReader, StateWriter

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llama_py.batch import I32, UBatch
-from llama_py.hparams.geometry import Window
+from llama_py.hparams.layer_shape import Window
 from llama_py.memory.cells import Bools, KVCells
 
 # -inf as bits; shown cells are 0, so that a mask is (hidden * bits)

@@ -9,7 +9,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F16
 from llama_py.batch import UBatch
 from llama_py.batch.splitter import BatchSplitter
-from llama_py.hparams.geometry import Window
+from llama_py.hparams.layer_shape import Window
 from llama_py.memory.group import MemoryGroup
 from llama_py.memory.group_context import GroupContext
 from llama_py.memory.kv import KVCache, KVCacheContext

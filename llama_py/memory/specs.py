@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ggml_py._moved import former_names
-from llama_py.hparams.geometry import Rope, Window
+from llama_py.hparams.layer_shape import Rope, Window
 
 BASE, INDEX = "kv", "index"  # caches of layers without a window, and of indexers' keys
 

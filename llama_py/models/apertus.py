@@ -12,7 +12,7 @@ from llama_py.blocks.attention import QKV, Attention, head_norms
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import numbers
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Block, LongDecoder
 from llama_py.models.trunks.plain import Plain, WholeHParams

@@ -14,7 +14,7 @@ from llama_py.gguf.keys import Keys, number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NORMAL, LayerShape
+from llama_py.hparams.layer_shape import ROPE_NORMAL, LayerShape
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Block, Decoder
 from llama_py.models.trunks.experts import RoutedHParams

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llama_py.gguf.keys import Keys, number
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
 from llama_py.models.trunks.plain import Plain

@@ -15,7 +15,7 @@ from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.blocks.state import slots
 from llama_py.gguf.keys import Keys, flag, number, numbers, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.memory.specs import KVCacheSpec, StateSpec
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.axes import AxesDecoder, AxesHParams

@@ -9,7 +9,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.hparams.share import Steps
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Block

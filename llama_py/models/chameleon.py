@@ -13,7 +13,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, flag
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear, Norm
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.decoder import AnyLayer, Block, Decoder, Layer
 from llama_py.models.trunks.plain import WholeHParams
 from llama_py.weights import Weights

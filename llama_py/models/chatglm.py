@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llama_py.blocks.activation import SWIGLU
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.plain import Plain, PlainHParams

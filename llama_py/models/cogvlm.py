@@ -13,7 +13,7 @@ from llama_py.blocks.attention import QKV, Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.geometry import ROPE_NEOX, Rope
+from llama_py.hparams.layer_shape import ROPE_NEOX, Rope
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Block, Decoder, Layer
 from llama_py.models.trunks.plain import WholeHParams

@@ -7,7 +7,7 @@ from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import number, uint
 from llama_py.hparams import HParams, WindowedHParams
-from llama_py.hparams.geometry import Rope
+from llama_py.hparams.layer_shape import Rope
 from llama_py.models.command_r import CommandR, CommandRHParams
 from llama_py.weights import Weights
 

@@ -7,7 +7,7 @@ from llama_py.blocks.experts import ExpertSet, SharedExperts
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.linear import Norm, NormKind
 from llama_py.hparams import EPS, RMS_EPS, HParams
-from llama_py.hparams.geometry import Rope
+from llama_py.hparams.layer_shape import Rope
 from llama_py.models.cohere2 import Cohere2HParams
 from llama_py.models.glm4moe import NamedAttention
 from llama_py.models.trunks.decoder import ParallelLayer

@@ -7,7 +7,7 @@ from llama_py.blocks.activation import SILU
 from llama_py.blocks.attention import Attention
 from llama_py.gguf.keys import number
 from llama_py.graph.linear import Linear
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.decoder import ParallelLayer
 from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights

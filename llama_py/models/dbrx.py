@@ -6,7 +6,7 @@ from __future__ import annotations
 from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.experts import UNSCALED, Experts
 from llama_py.gguf.keys import number
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Layer
 from llama_py.models.trunks.experts import RoutedHParams
 from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams

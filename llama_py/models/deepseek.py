@@ -6,7 +6,7 @@ from __future__ import annotations
 from llama_py.blocks.attention import Attention
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer

@@ -9,7 +9,7 @@ from llama_py.blocks.functions import tempered
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Layer
 from llama_py.models.trunks.dsa import DRAFT_NAMES_DSA

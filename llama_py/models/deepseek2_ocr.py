@@ -11,7 +11,7 @@ from llama_py.blocks.softmax import Scores
 from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX, Rope
+from llama_py.hparams.layer_shape import ROPE_NEOX, Rope
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer

@@ -34,7 +34,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear
 from llama_py.graph.params import GraphType
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NORMAL, NonCausal, Rope, Window
+from llama_py.hparams.layer_shape import ROPE_NORMAL, NonCausal, Rope, Window
 from llama_py.memory.specs import Compressed, KVCacheSpec, MemorySpecs
 from llama_py.models.trunks.experts import RoutedHParams
 from llama_py.models.trunks.nextn import DraftingDecoder

@@ -30,7 +30,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputEmbd
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.cparams import CParams
-from llama_py.hparams.geometry import ROPE_MROPE, ROPE_NEOX, ROPE_NORMAL, Rope, Window
+from llama_py.hparams.layer_shape import ROPE_MROPE, ROPE_NEOX, ROPE_NORMAL, Rope, Window
 from llama_py.memory.kv_rot import rotate
 from llama_py.memory.specs import KVCacheSpec, MemorySpecs
 from llama_py.models.trunks.architecture import Architecture

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.qwen3 import Qwen3
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer

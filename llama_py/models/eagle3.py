@@ -22,7 +22,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputEmbd
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.cparams import CParams
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.architecture import Architecture
 from llama_py.models.trunks.draft import Ends, target_layers
 from llama_py.models.trunks.rules import DraftRules

@@ -9,7 +9,7 @@ from llama_py.blocks.experts import Experts, ExpertSet, Routing, SharedExperts
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, number, uint, uints
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Block, Decoder, Layer
 from llama_py.weights import Weights
 

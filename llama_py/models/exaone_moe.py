@@ -6,7 +6,7 @@ from __future__ import annotations
 from llama_py.blocks.attention import Attention, head_norms
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
-from llama_py.hparams.geometry import ROPE_NEOX, Rope
+from llama_py.hparams.layer_shape import ROPE_NEOX, Rope
 from llama_py.models.trunks.decoder import Layer, LongDecoder
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
 from llama_py.weights import Weights

@@ -8,7 +8,7 @@ from llama_py.blocks.activation import GELU
 from llama_py.blocks.attention import ScaledAttention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.plain import Plain, PlainHParams
 from llama_py.weights import Weights

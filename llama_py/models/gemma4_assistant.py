@@ -24,7 +24,7 @@ from llama_py.graph.inputs.tokens import InputEmbd
 from llama_py.graph.linear import Linear
 from llama_py.hparams import RMS_EPS, WindowedHParams
 from llama_py.hparams.cparams import CParams
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.memory.specs import KVCacheSpec, MemorySpecs
 from llama_py.models.trunks.architecture import Architecture
 from llama_py.models.trunks.kv_shared import QueriesOnly

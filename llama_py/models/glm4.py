@@ -8,7 +8,7 @@ from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.axes import AxesDecoder, AxesHParams
 from llama_py.models.trunks.decoder import Layer
 from llama_py.weights import Weights

@@ -13,7 +13,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.axes import AxesDecoder, AxesHParams
 from llama_py.models.trunks.decoder import Block, Layer

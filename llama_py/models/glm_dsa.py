@@ -6,7 +6,7 @@ from __future__ import annotations
 from ggml_py.tensor import Tensor
 from llama_py.gguf.keys import Keys, trunk_layers, uints
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Layer
 from llama_py.models.trunks.dsa import (
     ChoosingAttention,

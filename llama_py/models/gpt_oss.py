@@ -12,7 +12,7 @@ from llama_py.blocks.experts import UNNORMED, Experts, ExpertSet, Routing
 from llama_py.gguf.keys import Keys, base, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX, Rope
+from llama_py.hparams.layer_shape import ROPE_NEOX, Rope
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.scaled_windows import ScaledWindows
 from llama_py.weights import Weights

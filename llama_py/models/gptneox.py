@@ -4,7 +4,7 @@ with separate norms (models/gptneox.cpp)."""
 from __future__ import annotations
 
 from llama_py.gguf.keys import flag
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import AnyLayer, Layer, ParallelLayer
 from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams

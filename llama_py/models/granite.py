@@ -15,7 +15,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, divisor, flag, ints, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.hparams.geometry import ROPE_NORMAL, Rope
+from llama_py.hparams.layer_shape import ROPE_NORMAL, Rope
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import AnyLayer, Block, Layer, LongDecoder
 from llama_py.weights import Weights

@@ -8,7 +8,7 @@ from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts, ExpertSet, SharedExperts
 from llama_py.gguf.keys import Keys, flags, uint
 from llama_py.hparams import HParams, WindowedHParams
-from llama_py.hparams.geometry import Rope
+from llama_py.hparams.layer_shape import Rope
 from llama_py.models.granite import GraniteHParams, Stacked
 from llama_py.models.trunks.decoder import Block
 from llama_py.weights import Weights

@@ -20,7 +20,7 @@ from llama_py.gguf.keys import Keys, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.adapter import Switches
 from llama_py.hparams import MAX_LAYERS
-from llama_py.hparams.geometry import Rope
+from llama_py.hparams.layer_shape import Rope
 from llama_py.models.granite import SwitchedHParams
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.rules import QuantizeRules

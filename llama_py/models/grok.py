@@ -18,7 +18,7 @@ from llama_py.blocks.softmax import Scores
 from llama_py.gguf.keys import HIGHEST_BASE, Keys, divisor, number, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Block, Decoder, Layer
 from llama_py.models.trunks.experts import RoutedHParams

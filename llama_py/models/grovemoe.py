@@ -17,7 +17,7 @@ from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.hparams.share import Share, Steps
 from llama_py.models.qwen3 import Qwen3
 from llama_py.models.trunks.decoder import Block

@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_py.blocks.experts import UNSCALED, Experts, SharedExperts
 from llama_py.gguf.keys import Keys, number, uint, uints
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import RoutedHParams
 from llama_py.models.trunks.hunyuan import NAMES, late_normed

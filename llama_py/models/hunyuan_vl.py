@@ -7,7 +7,7 @@ import numpy as np
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import HIGHEST_BASE, LOWEST_BASE, Keys, number
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.axes import AxesHParams
 from llama_py.models.trunks.decoder import Decoder, Layer

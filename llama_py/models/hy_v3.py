@@ -15,7 +15,7 @@ from llama_py.blocks.experts import (
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, flag, number, uint
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Block, Layer
 from llama_py.models.trunks.experts import ExpertHParams, skip_dense
 from llama_py.models.trunks.nextn import DraftingDecoder, NextNEnds

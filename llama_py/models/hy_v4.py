@@ -14,7 +14,7 @@ from llama_py.blocks.streams import mixes, row, stream, weighted
 from llama_py.gguf.keys import Keys, number, numbers, trunk_layers, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.dsa import Choosing, ChoosingHParams, SharingAttention
 from llama_py.models.trunks.experts import expert_layer

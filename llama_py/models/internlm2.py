@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.plain import Plain, WholeHParams
 
 

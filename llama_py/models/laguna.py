@@ -12,7 +12,7 @@ from llama_py.blocks.functions import times_by_head
 from llama_py.gguf.keys import Keys, base, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
-from llama_py.hparams.geometry import ROPE_NEOX, Rope
+from llama_py.hparams.layer_shape import ROPE_NEOX, Rope
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer

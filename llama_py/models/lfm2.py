@@ -13,7 +13,7 @@ from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX, Window
+from llama_py.hparams.layer_shape import ROPE_NEOX, Window
 from llama_py.hparams.share import Share
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.architecture import AnyHParams

@@ -8,7 +8,7 @@ from llama_py.blocks.attention import Attention, head_norms
 from llama_py.blocks.experts import UNSCALED, Experts, Routing, Weighing
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import ExpertHParams
 from llama_py.models.trunks.rules import Diffusion

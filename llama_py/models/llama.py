@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.experts import Experts, ExpertSet
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Block, LongDecoder
 from llama_py.models.trunks.plain import Plain, WholeHParams

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llama_py.blocks.attention import LateNormedAttention, head_norms
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.plain import Plain, WholeHParams
 from llama_py.weights import Weights

@@ -16,7 +16,7 @@ from llama_py.gguf.keys import Keys, number, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import NormKind
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import AnyLayer, Block, Decoder, Layer
 from llama_py.models.trunks.experts import skip_dense

@@ -10,7 +10,7 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.rope import RopeFactors
 from llama_py.gguf.keys import Keys, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import EarlyScaleDecoder
 from llama_py.models.trunks.latent import LatentSizesHParams
 from llama_py.models.trunks.latent_dense import LatentDense

@@ -20,7 +20,7 @@ from llama_py.gguf.keys import Keys, number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Block, Decoder
 from llama_py.models.trunks.experts import RoutedHParams
 from llama_py.models.trunks.hybrid import IntervalHParams

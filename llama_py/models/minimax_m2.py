@@ -7,7 +7,7 @@ from llama_py.blocks.experts import GATING_FUNCS, UNSCALED, Experts, Routing
 from llama_py.blocks.normed_rows import NormedRows
 from llama_py.gguf.keys import number, uint, uints
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import RoutedHParams
 from llama_py.weights import Weights

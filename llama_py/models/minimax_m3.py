@@ -8,7 +8,7 @@ from llama_py.blocks.attention import Attention, head_norms
 from llama_py.blocks.block_sparse import BlockAttention, BlockSizes
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.memory.specs import Index, MemorySpecs
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer

@@ -12,7 +12,7 @@ from llama_py.gguf.keys import Keys, number, text, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import EPS, WindowedHParams
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Layer
 from llama_py.models.trunks.encoder import Encoder
 from llama_py.weights import Weights

@@ -10,7 +10,7 @@ from llama_py.gguf.keys import base, divisor, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.hparams.geometry import ROPE_NORMAL, Rope
+from llama_py.hparams.layer_shape import ROPE_NORMAL, Rope
 from llama_py.models.trunks.decoder import Decoder, LateSelectLayer
 from llama_py.weights import Weights
 

@@ -10,7 +10,7 @@ from llama_py.blocks.rope import RopeFactors
 from llama_py.gguf.keys import Keys, flag, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import MAX_LAYERS, RMS_EPS, HParams
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Layer, LongDecoder
 from llama_py.weights import Weights
 

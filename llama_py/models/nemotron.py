@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from llama_py.blocks.activation import RELU_SQR
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 
 

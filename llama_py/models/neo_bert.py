@@ -10,7 +10,7 @@ from llama_py.blocks.pooling import classifier
 from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Layer
 from llama_py.models.trunks.encoder import Encoder
 from llama_py.weights import Weights

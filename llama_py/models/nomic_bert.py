@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.bert import BertEncoder, BertHParams
 from llama_py.models.trunks.decoder import Block
 from llama_py.weights import Weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_py.blocks.activation import GELU
 from llama_py.blocks.experts import UNNORMED, Experts, ExpertSet, Routing
 from llama_py.gguf.keys import Keys, uint
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.bert import BertEncoder, BertHParams
 from llama_py.models.trunks.decoder import Block
 from llama_py.weights import Weights

@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_py.blocks.activation import SILU
 from llama_py.gguf.keys import number
 from llama_py.graph.linear import Norm
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights

@@ -7,7 +7,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.normed_rows import NormedRows
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.unscaled_windows import UnscaledWindows
 from llama_py.weights import Weights

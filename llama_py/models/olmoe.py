@@ -6,7 +6,7 @@ from llama_py.blocks.experts import UNNORMED, UNSCALED, Experts
 from llama_py.blocks.normed_rows import NormedRows
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import RoutedHParams
 from llama_py.weights import Weights

@@ -6,7 +6,7 @@ from ggml_py.ops import add, reshape, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention, Projections, head_norms
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Layer
 from llama_py.models.trunks.plain import Plain, PlainHParams
 from llama_py.weights import Weights

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from llama_py.gguf.keys import uints
-from llama_py.hparams.geometry import ROPE_MROPE
+from llama_py.hparams.layer_shape import ROPE_MROPE
 from llama_py.models.ernie4_5 import Ernie45, Ernie45HParams
 
 

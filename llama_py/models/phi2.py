@@ -4,7 +4,7 @@ also the head (models/phi2.cpp)."""
 from __future__ import annotations
 
 from llama_py.blocks.attention import Attention, ScaledAttention
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import ParallelLayer
 from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights

@@ -7,7 +7,7 @@ from llama_py.blocks.attention import ScaledAttention
 from llama_py.blocks.experts import UNSCALED, Experts
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.phi3 import Phi3Layer
 from llama_py.models.trunks.decoder import Layer, LongDecoder
 from llama_py.models.trunks.experts import RoutedHParams

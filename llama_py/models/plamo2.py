@@ -16,7 +16,7 @@ from llama_py.blocks.mamba import SSMHParams
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.hparams.share import Share
 from llama_py.models.trunks.decoder import Block, Decoder, Layer
 from llama_py.models.trunks.hybrid import MixedHParams

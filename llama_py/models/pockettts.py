@@ -4,7 +4,7 @@ llama.cpp the embeddings serve as a head (models/pockettts.cpp)."""
 from __future__ import annotations
 
 from llama_py.graph.linear import Linear
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.layer_norm import LayerNormDecoder, LayerNormHParams
 from llama_py.weights import Weights
 

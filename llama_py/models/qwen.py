@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from llama_py.blocks.attention import Attention, Projections
-from llama_py.hparams.geometry import ROPE_NEOX, LayerShape
+from llama_py.hparams.layer_shape import ROPE_NEOX, LayerShape
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.plain import Plain, PlainHParams
 from llama_py.weights import Weights

@@ -6,7 +6,7 @@ from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.rules import QuantizeRules

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import uints
-from llama_py.hparams.geometry import ROPE_IMROPE
+from llama_py.hparams.layer_shape import ROPE_IMROPE
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.hybrid import Hybrid, HybridHParams
 from llama_py.weights import Weights

@@ -4,7 +4,7 @@ shared expert in addition to the chosen ones (models/qwen35moe.cpp)."""
 from __future__ import annotations
 
 from llama_py.gguf.keys import uints
-from llama_py.hparams.geometry import ROPE_IMROPE
+from llama_py.hparams.layer_shape import ROPE_IMROPE
 from llama_py.models.trunks.hybrid import HybridMoe, HybridMoeHParams
 
 

@@ -9,7 +9,7 @@ from llama_py.blocks.functions import split
 from llama_py.blocks.gated_attention import GatedAttention
 from llama_py.blocks.linear_attention import DeltaProjections
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.hybrid import NAMES, HybridMoe, HybridMoeHParams
 from llama_py.models.trunks.nextn import DRAFT_NAMES, EarlyNextN

@@ -8,7 +8,7 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, uint, uints
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.geometry import ROPE_IMROPE
+from llama_py.hparams.layer_shape import ROPE_IMROPE
 from llama_py.models.qwen3 import Qwen3, Qwen3HParams
 from llama_py.models.trunks.decoder import Block
 from llama_py.weights import Weights

@@ -24,7 +24,7 @@ from llama_py.blocks.pooled_indexer import PooledIndexer
 from llama_py.gguf.keys import Keys, as_int, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.ngrams import Hashes
-from llama_py.hparams.geometry import ROPE_IMROPE
+from llama_py.hparams.layer_shape import ROPE_IMROPE
 from llama_py.memory.specs import Index, MemorySpecs, StateSpec, Tokens
 from llama_py.models.trunks.decoder import Block, Decoder
 from llama_py.models.trunks.hybrid import NAMES, HybridMoeHParams

@@ -24,7 +24,7 @@ from llama_py.gguf.keys import Keys, flag, number, numbers, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.cparams import CParams
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Block, Layer
 from llama_py.models.trunks.experts import skip_dense

@@ -10,7 +10,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import AnyLayer, Decoder, Layer
 from llama_py.models.trunks.plain import WholeHParams
 from llama_py.weights import Weights

@@ -7,7 +7,7 @@ import pytest
 
 from dev.record.golden import store
 from llama_py.blocks.delta_net import DELTA_NET
-from llama_py.hparams.forms import SLOTS
+from llama_py.hparams.variants import SLOTS
 from llama_py.models import architecture
 from tests.support.golden_models import NAMES, compare, exact_bound
 from tests.support.graph_models import split

@@ -13,7 +13,7 @@ from ggml_py.errors import ContextError, HParamsError, OutOfRange, WeightsError
 from ggml_py.types import F32
 from llama_py.batch import Batch, UBatch, ubatch_reserve
 from llama_py.context import Context
-from llama_py.hparams.geometry import Window
+from llama_py.hparams.layer_shape import Window
 from llama_py.memory.cells import KVCells
 from llama_py.memory.compressed import CompressedMemory
 from llama_py.memory.compressed_plan import CompressedLayout, plan_of

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ggml_py.ops import cont
 from llama_py.blocks.delta_net import DELTA_NET, Delta, build_delta_net
-from llama_py.hparams.forms import SLOTS
+from llama_py.hparams.variants import SLOTS
 from tests.support import blocks
 from tests.support.graph_models import load, run
 from tests.support.live_models import nmse

@@ -12,7 +12,7 @@ from ggml_py.errors import HParamsError
 from llama_py.gguf.keys import Keys
 from llama_py.hparams import HParams
 from llama_py.hparams.cparams import CParams
-from llama_py.hparams.geometry import Window
+from llama_py.hparams.layer_shape import Window
 from llama_py.models import architecture
 from llama_py.params import ContextParams
 from tests.support.graph_models import declared

@@ -8,7 +8,7 @@ import pytest
 from dev import tiny_models as tiny
 from dev.tiny_models._invent import shapes
 from llama_py.context import Context
-from llama_py.hparams.geometry import ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models import architecture
 from tests.support.graph_models import load
 from tests.support.live_models import EXACT, PROMPT, live, logits, made, model_of, nmse, random

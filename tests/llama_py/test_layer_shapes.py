@@ -20,7 +20,7 @@ from llama_py.blocks.mamba import Mamba2Mixer, SSMHParams
 from llama_py.context import Context, state
 from llama_py.gguf.keys import number
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
-from llama_py.hparams.geometry import ROPE_NEOX, Window
+from llama_py.hparams.layer_shape import ROPE_NEOX, Window
 from llama_py.memory.specs import KVCacheSpec, StateSpec
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.weights import Weights

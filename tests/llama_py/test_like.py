@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ggml_py.backend.null import NullDevice
 from llama_py.context import Context
 from llama_py.hparams import HParams
-from llama_py.hparams.geometry import unturned_pairs
+from llama_py.hparams.layer_shape import unturned_pairs
 from llama_py.model import Model
 from llama_py.models import architecture
 from llama_py.params import ModelParams

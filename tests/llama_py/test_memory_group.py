@@ -14,7 +14,7 @@ from ggml_py.types import F16, F32
 from llama_py.batch import Batch
 from llama_py.batch.splitter import BatchSplitter
 from llama_py.hparams.cparams import CParams
-from llama_py.hparams.geometry import Window
+from llama_py.hparams.layer_shape import Window
 from llama_py.memory import GroupContext, KVCache, MemoryGroup, Placing, create_memory
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_slots import CellLayout

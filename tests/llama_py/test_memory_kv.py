@@ -14,7 +14,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F16, F32, I64
 from llama_py.batch import Batch
 from llama_py.batch.splitter import BatchSplitter
-from llama_py.hparams.geometry import Rope, Window
+from llama_py.hparams.layer_shape import Rope, Window
 from llama_py.memory import MemoryGroup
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache, KVCacheContext

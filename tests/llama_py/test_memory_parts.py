@@ -13,8 +13,8 @@ from ggml_py.types import F16
 from llama_py.batch import Batch, UBatch
 from llama_py.batch.splitter import BatchSplitter
 from llama_py.hparams.cparams import CParams
-from llama_py.hparams.forms import SLOTS
-from llama_py.hparams.geometry import Window
+from llama_py.hparams.layer_shape import Window
+from llama_py.hparams.variants import SLOTS
 from llama_py.memory import MemoryGroup, Placing, create_memory
 from llama_py.memory.base import write_part
 from llama_py.memory.io import StateReader, StateWriter

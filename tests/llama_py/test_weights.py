@@ -18,7 +18,7 @@ from ggml_py.types import F32, I32
 from llama_py.blocks.attention import Projections
 from llama_py.gguf.file import TensorInfo
 from llama_py.graph.linear import Linear
-from llama_py.hparams.geometry import LayerShape
+from llama_py.hparams.layer_shape import LayerShape
 from llama_py.model import Model
 from llama_py.params.like import LIKE, TRANSFORMERS
 from llama_py.weights import Weights

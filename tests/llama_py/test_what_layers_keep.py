@@ -14,7 +14,7 @@ from llama_py.blocks.attention import QKV, Attention, attend_again
 from llama_py.blocks.softmax import Scores
 from llama_py.context import Context
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.geometry import Window
+from llama_py.hparams.layer_shape import Window
 from llama_py.memory.specs import MemorySpecs, SameAs
 from llama_py.models.llama import Llama, LlamaHParams
 from llama_py.models.trunks.decoder import Layer

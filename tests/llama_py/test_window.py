@@ -7,7 +7,7 @@ import pytest
 
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.hparams.geometry import Window, WindowKind
+from llama_py.hparams.layer_shape import Window, WindowKind
 from tests.support.live_models import EXACT, live, made, model_of, nmse
 
 

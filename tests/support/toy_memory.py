@@ -20,7 +20,7 @@ from llama_py.context.next_token import Following, following
 from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.hparams import HParams
 from llama_py.hparams.cparams import CParams
-from llama_py.hparams.geometry import Window
+from llama_py.hparams.layer_shape import Window
 from llama_py.memory import GroupContext, Placing, create_memory
 from llama_py.memory.base import write_part
 from llama_py.memory.recurrent import RecurrentContext

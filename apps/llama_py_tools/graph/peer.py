@@ -228,8 +228,8 @@ class Peer:
         return np.ctypeslib.as_array(function(self.ctx), (n, self.n_embd_out)).copy()
 
     def refuse_fused(self, kind: str) -> None:
-        """Build a type of block (llama_py.hparams.forms) node by node, like on a device without the
-        fused op. llama.cpp has no parameter for that, so this sets the flags in the context."""
+        """Build a type of block (llama_py.hparams.variants) node by node, like on a device without
+        the fused op. llama.cpp has no parameter for that, so this sets the flags in the context."""
         address = ctypes.cast(self.ctx, ctypes.c_void_p).value
         assert address is not None
         sizes = (ctypes.c_uint32 * 3).from_address(address + 8)

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.forms import SLOTS, Form
+from llama_py.hparams.variants import SLOTS, Variant
 
 # fused: as one op. Otherwise, one token is computed by the rule as defined, and many tokens
 #   chunked: in chunks, each a triangular system (arXiv 2412.06464);
 #   autoregressive: each by that rule, so that graphs grow with n_ubatch;
 #   blocks: in chunks of 64 for any gates, with scores combined from 4 x 4 blocks.
 # slots: as another op, with ik_llama.cpp's layout of states (blocks/slots.py).
-DELTA_NET = Form(
+DELTA_NET = Variant(
     "delta_net",
     ("fused", "chunked", "autoregressive", "blocks", SLOTS),
     "how gated delta nets are computed",

@@ -14,7 +14,7 @@ from ggml_py.types import F16, F32
 from llama_py.batch import UBatch
 from llama_py.graph.inputs.base import new_input, numbers_of, put, write
 from llama_py.graph.params import GraphParams
-from llama_py.hparams.geometry import Window
+from llama_py.hparams.layer_shape import Window
 from llama_py.memory.kv import KVCacheContext
 from llama_py.memory.mask import MaskRule, ubatch_mask
 

@@ -8,7 +8,7 @@ from ggml_py.tensor import Tensor
 from llama_py.gguf.keys import Keys, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
-from llama_py.hparams.geometry import ROPE_MROPE
+from llama_py.hparams.layer_shape import ROPE_MROPE
 from llama_py.models.trunks.decoder import Decoder
 
 

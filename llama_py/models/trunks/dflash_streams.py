@@ -21,7 +21,7 @@ from llama_py.blocks.last_channels import plain_turn
 from llama_py.gguf.keys import Declared, Keys, flag, number, numbers, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
-from llama_py.hparams.geometry import ROPE_NORMAL, Rope
+from llama_py.hparams.layer_shape import ROPE_NORMAL, Rope
 from llama_py.memory.kv_rot import rotate
 from llama_py.models.trunks.streams import StreamLayer
 from llama_py.weights import Weights

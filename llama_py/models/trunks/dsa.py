@@ -12,7 +12,7 @@ from llama_py.blocks.indexer import Indexer, IndexerHeads
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.gguf.keys import Keys, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.geometry import ROPE_NEOX, ROPE_NORMAL
+from llama_py.hparams.layer_shape import ROPE_NEOX, ROPE_NORMAL
 from llama_py.memory.specs import Index, KVCacheSpec, MemorySpecs
 from llama_py.models.trunks.latent import Latent, LatentHParams, kq_scale, turn
 from llama_py.models.trunks.nextn import DRAFT_NAMES, EarlyDrafter

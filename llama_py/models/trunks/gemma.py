@@ -10,7 +10,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.gguf.keys import Keys, number
 from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.weights import Weights
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from llama_py.gguf.keys import Keys, uint
-from llama_py.hparams.geometry import ROPE_NONE
+from llama_py.hparams.layer_shape import ROPE_NONE
 from llama_py.hparams.share import Share
 from llama_py.models.trunks.latent import LatentHParams
 

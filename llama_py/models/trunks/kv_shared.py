@@ -11,7 +11,7 @@ from llama_py.gguf.keys import Keys, divisor, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
-from llama_py.hparams.geometry import ROPE_NEOX
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.memory.specs import KVCacheSpec, MemorySpecs, SameAs
 from llama_py.models.trunks.decoder import Decoder
 from llama_py.weights import Weights

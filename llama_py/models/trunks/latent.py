@@ -15,7 +15,7 @@ from llama_py.blocks.rope import rope
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.hparams.geometry import LayerShape
+from llama_py.hparams.layer_shape import LayerShape
 from llama_py.hparams.share import Share
 from llama_py.memory.specs import KVCacheSpec, MemorySpecs
 from llama_py.models.trunks.decoder import Block, Decoder

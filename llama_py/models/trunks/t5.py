@@ -11,7 +11,7 @@ from llama_py.gguf.keys import number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.buckets import InputPosBucket, InputPosBucketKV
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.hparams.geometry import LayerShape
+from llama_py.hparams.layer_shape import LayerShape
 from llama_py.hparams.share import Share
 from llama_py.models.trunks.decoder import Layer
 from llama_py.weights import Weights

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from llama_py.gguf.keys import Keys
 from llama_py.hparams import WindowedHParams
-from llama_py.hparams.geometry import Rope
+from llama_py.hparams.layer_shape import Rope
 
 
 class UnscaledWindows(WindowedHParams):
