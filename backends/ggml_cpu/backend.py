@@ -172,7 +172,7 @@ class CPUDevice:
         self.n_threads_batch = None if n is None else self._part(n)
 
     def pin(self, cpus: CPUs, batch_cpus: CPUs | None = None) -> None:
-        """Place threads on CPUs; see ggml_py.backend.TellsBatches."""
+        """Place threads on CPUs; see ggml_py.backend.SupportsBatchThreads."""
         self._cpus = {False: cpus, True: cpus if batch_cpus is None else batch_cpus}
 
     def _part(self, n: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ggml_mpi.device import RankDevice
-from ggml_py.backend import Device, Fuses, LaysOut
+from ggml_py.backend import Device, Fuses, SupportsRepacking
 from ggml_py.backend.null import SeparateDevice
 from ggml_py.backend.registry import device as find_device
 from ggml_py.fusion import Fusions
@@ -36,7 +36,9 @@ class AbsentRank(SeparateDevice):
         return self.like.fusions if isinstance(self.like, Fuses) else Fusions()
 
     def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
-        return self.like.layout_of(weight, uses) if isinstance(self.like, LaysOut) else None
+        return (
+            self.like.layout_of(weight, uses) if isinstance(self.like, SupportsRepacking) else None
+        )
 
 
 def absent(name: str) -> Device:

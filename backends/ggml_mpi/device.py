@@ -23,9 +23,9 @@ from ggml_py.backend import (
     Device,
     FilePart,
     Fuses,
-    KeepsKernels,
-    LaysOut,
     NotesKernels,
+    SupportsKernelCache,
+    SupportsRepacking,
     Work,
 )
 from ggml_py.fusion import Fusions
@@ -70,7 +70,7 @@ class RankBuffer(RankMemory):
         self.world.tell(self.rank, orders.Clear(buffer=self, value=value))
 
     def pass_on(self, offset: int, size: int, target: Buffer, at: int) -> bool:
-        """Send bytes straight to another rank; see ggml_py.backend.PassesOn."""
+        """Send bytes straight to another rank; see ggml_py.backend.PeerCopyBuffer."""
         if not isinstance(target, RankBuffer) or target.rank == self.rank:
             return False
         with self.world.whole():
@@ -160,7 +160,9 @@ class RankDevice:
         self.world.tell(self.rank, orders.Begin(types=sorted(types)))
 
     def lacks(self, nodes: Sequence[Work]) -> Callable[[], bool]:
-        return self.like.lacks(nodes) if isinstance(self.like, KeepsKernels) else lambda: False
+        return (
+            self.like.lacks(nodes) if isinstance(self.like, SupportsKernelCache) else lambda: False
+        )
 
     def note(self, key: str, nodes: Sequence[Work]) -> None:
         if isinstance(self.like, NotesKernels):
@@ -189,7 +191,7 @@ class RankDevice:
             weight.buffer, weight.offset = RankBuffer(self.world, self.rank, size, handle), 0
 
     def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
-        if self.repack and isinstance(self.like, LaysOut):
+        if self.repack and isinstance(self.like, SupportsRepacking):
             return self.like.layout_of(weight, uses)
         return None
 
@@ -203,7 +205,7 @@ class RankDevice:
         self.world.tell(self.rank, orders.Threads(n=n))
 
     def set_batch_threads(self, n: int | None) -> None:
-        """Set the threads for batches in the rank; see ggml_py.backend.TellsBatches."""
+        """Set the threads for batches in the rank; see ggml_py.backend.SupportsBatchThreads."""
         self.world.tell(self.rank, orders.Threads(n=0, n_batch=n, batch=True))
 
     def pin(self, cpus: CPUs, batch_cpus: CPUs | None = None) -> None:

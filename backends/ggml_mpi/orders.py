@@ -21,9 +21,9 @@ from ggml_py.backend import (
     CompileOptions,
     FilePart,
     HostBuffer,
-    KeepsKernels,
     Program,
-    TellsBatches,
+    SupportsBatchThreads,
+    SupportsKernelCache,
 )
 from ggml_py.tensor import Tensor
 
@@ -64,7 +64,7 @@ class Threads(Order):
     def obey(self, here: Here) -> None:
         if not self.batch:
             here.device.set_threads(self.n)
-        elif isinstance(here.device, TellsBatches):
+        elif isinstance(here.device, SupportsBatchThreads):
             here.device.set_batch_threads(self.n_batch)
 
 
@@ -243,36 +243,36 @@ class Copy(Order):
 
 @dataclass(frozen=True, kw_only=True)
 class Begin(Order):
-    """Order to begin compiling kernels: see KeepsKernels.begin."""
+    """Order to begin compiling kernels: see SupportsKernelCache.begin."""
 
     types: Sequence[str]
 
     def obey(self, here: Here) -> None:
-        if isinstance(here.device, KeepsKernels):
+        if isinstance(here.device, SupportsKernelCache):
             here.device.begin(self.types)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Provide(Order):
-    """Order to provide the kernels of steps: see KeepsKernels.provide."""
+    """Order to provide the kernels of steps: see SupportsKernelCache.provide."""
 
     steps: Steps
     many: bool
 
     def obey(self, here: Here) -> None:
-        if isinstance(here.device, KeepsKernels):
+        if isinstance(here.device, SupportsKernelCache):
             steps = steps_to_run(self.steps, here.device)
             here.device.provide(steps, CompileOptions(many=self.many))
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareAll(Order):
-    """See KeepsKernels.prepare_weights: of weights with the ops that read them."""
+    """See SupportsKernelCache.prepare_weights: of weights with the ops that read them."""
 
     weights: Sequence[tuple[Tensor, Sequence[str]]]
 
     def obey(self, here: Here) -> None:
-        if isinstance(here.device, KeepsKernels):
+        if isinstance(here.device, SupportsKernelCache):
             here.device.prepare_weights(self.weights)
 
 

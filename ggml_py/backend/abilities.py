@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
+from ggml_py._moved import former_names
 from ggml_py.backend.device import Device, Work
 from ggml_py.fusion import Fusions
 from ggml_py.fusion.uses import Uses
@@ -34,7 +35,7 @@ def steps_of(device: Device, nodes: list[Tensor], uses: Uses) -> list[Work]:
 
 
 @runtime_checkable
-class LaysOut(Protocol):
+class SupportsRepacking(Protocol):
     """A device that repacks weights, and can return their layout in advance."""
 
     def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
@@ -83,3 +84,7 @@ class Profiles(Protocol):
 
     def profiling(self) -> AbstractContextManager[list[KernelTime]]:
         """Yield a list that receives the kernels run within the context."""
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, LaysOut="SupportsRepacking")

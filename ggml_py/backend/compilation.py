@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from ggml_py._moved import former_names
 from ggml_py.backend.device import CompileOptions, Work
 from ggml_py.tensor import Tensor
 
 
 @runtime_checkable
-class KeepsKernels(Protocol):
+class SupportsKernelCache(Protocol):
     """A device that compiles kernels when they are first needed, and keeps them: many at once take
     less time than one after the other."""
 
@@ -54,3 +55,7 @@ class NotesKernels(Protocol):
 
     def has_noted(self, key: str) -> bool:
         """Return True if the cache holds all kernels of a key's list."""
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, KeepsKernels="SupportsKernelCache")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from ggml_py._moved import former_names
 from ggml_py.backend.device import Program
 from ggml_py.tensor import Bytes, Tensor
 
@@ -32,7 +33,7 @@ CPUs = Sequence[Collection[int]]
 
 
 @runtime_checkable
-class TellsBatches(Protocol):
+class SupportsBatchThreads(Protocol):
     """A device that may use different threads for batches than for single tokens."""
 
     def set_batch_threads(self, n: int | None) -> None:
@@ -44,7 +45,7 @@ class TellsBatches(Protocol):
 
 
 @runtime_checkable
-class Pauses(Protocol):
+class SteppableProgram(Protocol):
     """A program that can be run in parts."""
 
     def run_in_parts(self) -> Iterator[None]:
@@ -52,7 +53,7 @@ class Pauses(Protocol):
 
 
 @runtime_checkable
-class Meets(Protocol):
+class HasBarrierStats(Protocol):
     """A program whose threads synchronize at barriers.
 
     n_barriers  barriers per run
@@ -63,3 +64,12 @@ class Meets(Protocol):
     def barrier_seconds(self) -> float:
         """Return the seconds of one barrier when all threads arrive at once."""
         ...
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(
+        __name__,
+        Meets="HasBarrierStats",
+        TellsBatches="SupportsBatchThreads",
+        Pauses="SteppableProgram",
+    )

@@ -36,7 +36,7 @@ class CompileOptions:
     progress    called as progress(done, total, kernel) while kernels are compiled
     fuse        several nodes may run as one step; False if every node's value is
                 needed
-    many        the graph processes several tokens (`TellsBatches`)
+    many        the graph processes several tokens (`SupportsBatchThreads`)
     """
 
     progress: Callable[[int, int, str], None] | None = None

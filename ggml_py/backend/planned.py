@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ggml_py.backend.abilities import Fuses, LaysOut, LimitsBuffers
+from ggml_py.backend.abilities import Fuses, LimitsBuffers, SupportsRepacking
 from ggml_py.backend.concurrency import AsyncDevice
 from ggml_py.backend.device import Buffer, Bytes, Device
 from ggml_py.backend.null import NullBuffer, NullDevice, NullQueue
@@ -80,7 +80,7 @@ class Planned(NullDevice):
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
         """Set the layout and the bytes that the weight would have."""
-        if not self.repack or not isinstance(self.device, LaysOut):
+        if not self.repack or not isinstance(self.device, SupportsRepacking):
             return
         if (found := self.device.layout_of(weight, uses)) is not None:
             weight.layout, size = found

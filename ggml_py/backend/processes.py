@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
+from ggml_py._moved import former_names
 from ggml_py.tensor import Buffer, Bytes
 
 
@@ -50,7 +51,7 @@ class ReadsFiles(Protocol):
 
 
 @runtime_checkable
-class RunsElsewhere(Protocol):
+class RemoteDevice(Protocol):
     """A device of another process: `run` only starts its programs. Reading its memory waits for
     their end."""
 
@@ -58,8 +59,12 @@ class RunsElsewhere(Protocol):
 
 
 @runtime_checkable
-class PassesOn(Protocol):
+class PeerCopyBuffer(Protocol):
     """Memory of another process, which can send bytes to a third without this one."""
 
     def pass_on(self, offset: int, size: int, target: Buffer, at: int) -> bool:
         """Copy bytes into another buffer; return False if the process cannot do that."""
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, RunsElsewhere="RemoteDevice", PassesOn="PeerCopyBuffer")

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.backend.host_memory import HostBuffer
-from ggml_py.backend.processes import PassesOn
+from ggml_py.backend.processes import PeerCopyBuffer
 from ggml_py.tensor import Bytes, Tensor, numpy_dtype
 
 
 def move(source: Tensor, target: Tensor) -> None:
     """Copy the bytes of a tensor into another one, which may be on another device."""
     assert target.buffer is not None, f"{target} is not allocated"
-    if isinstance(source.buffer, PassesOn):
+    if isinstance(source.buffer, PeerCopyBuffer):
         place = source.offset, source.nbytes, target.buffer, target.offset
         if source.buffer.pass_on(*place):
             return

@@ -8,7 +8,7 @@ from functools import partial
 from time import perf_counter_ns
 from typing import Protocol, runtime_checkable
 
-from ggml_py.backend import Device, Pauses, Program, RunsElsewhere, Work, move
+from ggml_py.backend import Device, Program, RemoteDevice, SteppableProgram, Work, move
 from ggml_py.graph import Graph
 from ggml_py.machine.shield import let_through, raise_noted
 from ggml_py.plan.crew import Crew
@@ -113,7 +113,7 @@ class Plan:
         """Run with pauses during which the devices may run other plans: about as often as Python
         gets control, if the device can pause."""
         for split in self.splits:
-            if isinstance(split.program, Pauses) and self._wanted.times is None:
+            if isinstance(split.program, SteppableProgram) and self._wanted.times is None:
                 for source, copy in split.inputs:
                     move(source, copy)
                 yield from split.program.run_in_parts()
@@ -172,8 +172,8 @@ Task = Callable[[], None]
 
 def _by_device(splits: list[Split], wanted: Wanted) -> tuple[Task, list[Task]]:
     """Return a task for devices in other processes, and one for each device in this process."""
-    there = [s for s in splits if isinstance(s.device, RunsElsewhere)]
-    here = [s for s in splits if not isinstance(s.device, RunsElsewhere)]
+    there = [s for s in splits if isinstance(s.device, RemoteDevice)]
+    here = [s for s in splits if not isinstance(s.device, RemoteDevice)]
     devices = dict.fromkeys(split.device.name for split in here)
     tasks = [_in_turn([s for s in here if s.device.name == name], wanted) for name in devices]
     return _in_turn(there, wanted), tasks

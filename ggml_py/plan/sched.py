@@ -18,9 +18,9 @@ from ggml_py.backend import (
     BuildsAhead,
     CompileOptions,
     Device,
-    KeepsKernels,
     NotesKernels,
     Program,
+    SupportsKernelCache,
     Work,
     steps_of,
 )
@@ -160,7 +160,7 @@ class Scheduler:
         for device, steps in work.values():
             if isinstance(device, BuildsAhead):
                 device.build(steps, self.options)
-            elif isinstance(device, KeepsKernels):
+            elif isinstance(device, SupportsKernelCache):
                 device.provide(steps, self.options)
         for device in self.devices:
             if key and isinstance(device, NotesKernels):
@@ -168,7 +168,7 @@ class Scheduler:
 
     def has_provided(self, key: str) -> bool:
         """Return True if `provide` was called with a key and all its kernels are cached."""
-        keep = [d for d in self.devices if isinstance(d, KeepsKernels)]
+        keep = [d for d in self.devices if isinstance(d, SupportsKernelCache)]
         return all(isinstance(d, NotesKernels) and d.has_noted(key) for d in keep)
 
     def compute_sizes(self) -> list[int]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from ggml_py.backend import CompileOptions, Device, KeepsKernels, TellsBatches, Work
+from ggml_py.backend import CompileOptions, Device, SupportsBatchThreads, SupportsKernelCache, Work
 from ggml_py.backend.registry import device as find_device
 from ggml_py.machine.digest import hex_digest
 from ggml_py.machine.garbage import collected_later
@@ -40,7 +40,7 @@ def set_threads(devices: Sequence[Device], p: ContextParams) -> None:
     for device in devices:
         if p.n_threads is not None:
             device.set_threads(p.n_threads)
-        if isinstance(device, TellsBatches):
+        if isinstance(device, SupportsBatchThreads):
             device.set_batch_threads(p.n_threads_batch)
 
 
@@ -222,7 +222,9 @@ class Runner:
             work = self.sched.work(res.graph, self._pins(res), self._in_parts(res))
             if params.gtype != "encoder":
                 graphs[params.ubatch.n_tokens] = len(res.graph.nodes), self.sched.n_splits
-        single = ((d, steps) for d, steps in work if isinstance(d, KeepsKernels))  # last graph's
+        single = (
+            (d, steps) for d, steps in work if isinstance(d, SupportsKernelCache)
+        )  # last graph's
         self._lacks_next = [d.lacks(steps) for d, steps in single]
         for device, size in zip(self.model.placement.devices, self.compute_sizes(), strict=True):
             log.info(

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from ggml_py.backend import LaysOut
+from ggml_py.backend import SupportsRepacking
 from ggml_py.backend.planned import Planned
 from ggml_py.inspection.dump import layer_of
 from ggml_py.tensor import Tensor
@@ -123,7 +123,7 @@ def _host_size(t: Tensor, uses: Sequence[str], host: Any) -> int:
     if t.layout and t.buffer is not None:
         return t.buffer.size
     device = host.device if isinstance(host, Planned) else host
-    if isinstance(device, LaysOut) and getattr(host, "repack", True):
+    if isinstance(device, SupportsRepacking) and getattr(host, "repack", True):
         plain = Tensor(t.type, t.ne, name=t.name)
         if (laid_out := device.layout_of(plain, uses)) is not None:
             return laid_out[1]

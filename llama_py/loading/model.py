@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from ggml_py._moved import former_names
-from ggml_py.backend import KeepsKernels
+from ggml_py.backend import SupportsKernelCache
 from ggml_py.backend.registry import gpu_hint
 from ggml_py.errors import ModelError
 from llama_py.adapters.lora import Adapter, Loras
@@ -135,7 +135,7 @@ class LoadedModel(Closing):
     def _begin(self) -> None:
         types = {info.type.name for info in self.file.tensors.values()}
         for device in self.devices:
-            if isinstance(device, KeepsKernels):
+            if isinstance(device, SupportsKernelCache):
                 device.begin(types)
 
     def _load(self, p: ModelParams) -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from ggml_py.backend import CompileOptions, Device, KeepsKernels, set_tensor
+from ggml_py.backend import CompileOptions, Device, SupportsKernelCache, set_tensor
 from ggml_py.errors import HParamsError, ModelError, ShapeError
 from ggml_py.plan import Plan
 from ggml_py.plan.sched import Scheduler
@@ -199,7 +199,7 @@ class ImageEncoder(Closing):
                 if src in readers:
                     readers[src].append(node)
         first = self.devices[0]
-        if isinstance(first, KeepsKernels):
+        if isinstance(first, SupportsKernelCache):
             first.begin({info.type.name for info in self.file.tensors.values()})
         self._weights.place(lambda t, nodes: first, readers)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from ggml_py.backend import Buffer, Bytes, Device, HostBuffer, KeepsKernels, ReadsFiles
+from ggml_py.backend import Buffer, Bytes, Device, HostBuffer, ReadsFiles, SupportsKernelCache
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.gguf.file import TensorInfo
 from llama_py.gguf.tensor_part import TensorCut
@@ -92,7 +92,7 @@ class Declarations:
         for copy, original in pairs:  # tied weights share one layout for all ops
             ops[id(original)] = tuple(dict.fromkeys([*ops[id(copy)], *ops[id(original)]]))
         for device in dict.fromkeys(where.values()):
-            if isinstance(device, KeepsKernels):
+            if isinstance(device, SupportsKernelCache):
                 mine = [t for t in placed if where[id(t)] is device and id(t) not in copies]
                 device.prepare_weights([(t, ops[id(t)]) for t in mine])
         for t in placed:

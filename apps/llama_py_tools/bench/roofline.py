@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ggml_py.backend import CompileOptions, Device, KernelTime, Meets, Profiles
+from ggml_py.backend import CompileOptions, Device, HasBarrierStats, KernelTime, Profiles
 from ggml_py.errors import BackendError
 from ggml_py.ops import mul_mat
 from ggml_py.ops.traffic import dense_bytes, flops, moved
@@ -113,7 +113,7 @@ def waits(ctx: Context) -> str:
     lines, n_layer = [], ctx.model.hparams.n_layer
     for split in plan.splits:
         program = split.program
-        if isinstance(program, Meets) and program.n_barriers:
+        if isinstance(program, HasBarrierStats) and program.n_barriers:
             n, us = program.n_barriers, program.barrier_seconds() * 1e6
             lines.append(
                 f"{split.device.name}: {n} barriers in the last graph, {n / n_layer:.1f} per "

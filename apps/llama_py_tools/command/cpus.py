@@ -113,13 +113,13 @@ def enter(p: CpuParams) -> None:
 
 def pin(devices: Sequence[Any], p: CpuParams) -> None:
     """Pin each thread of the devices to CPUs."""
-    from ggml_py.backend import TellsBatches
+    from ggml_py.backend import SupportsBatchThreads
 
     one, many = places(p)
     if not one and many is None:
         return
     for device in devices:
-        if isinstance(device, TellsBatches):
+        if isinstance(device, SupportsBatchThreads):
             device.pin(one, many)
         elif device.kind in ("ref", "null"):
             log.warning(
