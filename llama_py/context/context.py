@@ -28,7 +28,7 @@ from llama_py.context import state
 from llama_py.context.checks import settled
 from llama_py.context.companions import Accompanied
 from llama_py.context.largest import full_params, largest
-from llama_py.context.next_token import Following, following
+from llama_py.context.next_token import NextTokenPath, next_token_path
 from llama_py.context.runner import OnGraph, Runner, set_threads
 from llama_py.context.setting import Setting
 from llama_py.context.watched import Watched
@@ -95,7 +95,7 @@ class Context(Closing, Accompanied, Watched):
         self._head: Linear | None = None
         self._loras: list[Loras] = [NO_LORAS]  # index: kind of ubatch
         self._closed = False
-        self._next: Following | None = None
+        self._next: NextTokenPath | None = None
         self.n_followed = 0
         self._at_work = threading.Lock()
         self.on_graph: OnGraph | None = None
@@ -260,10 +260,10 @@ class Context(Closing, Accompanied, Watched):
                 break
         self._adapters.keep(plan)
         if not plan.heard:  # any token may activate an adapter
-            self._next = following(splitter, mctx, self.epoch, self.n_vocab)
+            self._next = next_token_path(splitter, mctx, self.epoch, self.n_vocab)
         return self._result(outputs)
 
-    def _follow(self, before: Following, ubatch: UBatch, copy: bool) -> F32:
+    def _follow(self, before: NextTokenPath, ubatch: UBatch, copy: bool) -> F32:
         """Decode the tokens after `before`."""
         with Shield(), self._discard_on_error(ubatch, self.memory):
             before.mctx.follow(ubatch)

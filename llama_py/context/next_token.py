@@ -18,7 +18,7 @@ from llama_py.memory import GroupContext
 
 
 @dataclass(slots=True)
-class Following:
+class NextTokenPath:
     """The last batch: one token of each sequence, or several tokens of one, all with logits.
 
     epoch  the context's epoch after that batch: while it is equal, the fast path is valid
@@ -122,9 +122,9 @@ def _is_all(outputs: Any, n: int, logits: Wanted) -> bool:
     return len(outputs) == n and all(outputs)
 
 
-def following(
+def next_token_path(
     splitter: BatchSplitter, mctx: GroupContext, epoch: int, n_vocab: int
-) -> Following | None:
+) -> NextTokenPath | None:
     """Return the fast path after a decoded batch of one token per sequence, or of consecutive
     tokens of one sequence, computed together; None after any other."""
     ubatch = mctx.ubatches[0]
@@ -137,4 +137,4 @@ def following(
         return None
     if any(len(ids) > 1 for ids in ubatch.seq_id) or not mctx.is_settled:
         return None
-    return Following(n_vocab, splitter, ubatch, mctx, epoch)
+    return NextTokenPath(n_vocab, splitter, ubatch, mctx, epoch)

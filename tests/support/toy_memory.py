@@ -16,7 +16,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.batch import Batch, UBatch
 from llama_py.batch.splitter import BatchSplitter
-from llama_py.context.next_token import Following, following
+from llama_py.context.next_token import NextTokenPath, next_token_path
 from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.hparams import HParams
 from llama_py.hparams.cparams import CParams
@@ -71,7 +71,7 @@ class Toy:
         for part in self.memory.parts:
             for _, buffer in part.buffers:
                 buffer.clear(fill)
-        self._next: Following | None = None
+        self._next: NextTokenPath | None = None
         self.reuse = PrefixCache(self)
 
     @property
@@ -113,7 +113,7 @@ class Toy:
             found[ubatch.batch_idxs] = self._run(mctx, ubatch)
             if not mctx.next():
                 break
-        self._next = following(splitter, mctx, self.epoch, N_VOCAB)
+        self._next = next_token_path(splitter, mctx, self.epoch, N_VOCAB)
         return found[splitter.output][:, None]
 
     def _run(self, mctx: GroupContext, ubatch: UBatch) -> NDArray[np.float32]:
