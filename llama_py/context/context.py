@@ -27,11 +27,11 @@ from llama_py.blocks.known_forms import forms
 from llama_py.context import state
 from llama_py.context.checks import settled
 from llama_py.context.companions import Accompanied
+from llama_py.context.inspection import InspectionMixin
 from llama_py.context.largest import full_params, largest
 from llama_py.context.next_token import NextTokenPath, next_token_path
 from llama_py.context.runner import OnGraph, Runner, set_threads
 from llama_py.context.setting import Setting
-from llama_py.context.watched import Watched
 from llama_py.graph.cross import Cross
 from llama_py.graph.linear import Linear
 from llama_py.graph.outputs import Outputs, read_rows
@@ -54,7 +54,7 @@ def log_removed(seqs: list[int]) -> None:
         log.info("decode failed, so sequences %s were removed from memory", seqs)
 
 
-class Context(Closing, Accompanied, Watched):
+class Context(Closing, Accompanied, InspectionMixin):
     """The memory of a model's sequences, and the graphs that advance it.
 
     embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`

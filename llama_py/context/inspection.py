@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from llama_py.hooks.unembed import Unembedding
 
 
-class Watched(ABC):
+class InspectionMixin(ABC):
     """Context part for inspecting graphs; it imports its modules on first use."""
 
     model: LoadedModel
