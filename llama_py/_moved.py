@@ -38,7 +38,7 @@ MOVED = """
     params like
     quantize imatrix
     steering lens sae
-    support closing hints progress signature whole_file
+    support closing:resource hints progress signature whole_file
     text calling:chat_prompt conversation diffusion embed generate infill rendered:chat_prompt
     text rerank text_stream
     weights declared:declarations locked:mlock parallel placement

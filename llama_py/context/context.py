@@ -41,7 +41,7 @@ from llama_py.loading.model import LoadedModel
 from llama_py.memory import GroupContext, MemoryGroup, Placing, SharedMemory, create_memory
 from llama_py.memory.k_shift import plan_shift
 from llama_py.params import ContextParams
-from llama_py.support.closing import Closing
+from llama_py.support.resource import Resource
 from llama_py.support.signature import takes
 
 log = logging.getLogger("llama_py")
@@ -54,7 +54,7 @@ def log_removed(seqs: list[int]) -> None:
         log.info("decode failed, so sequences %s were removed from memory", seqs)
 
 
-class Context(Closing, Accompanied, InspectionMixin):
+class Context(Resource, Accompanied, InspectionMixin):
     """The memory of a model's sequences, and the graphs that advance it.
 
     embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`

@@ -28,7 +28,7 @@ from llama_py.decoding.prefix_cache import PrefixCache, PrefixMatch
 from llama_py.decoding.rollback import Rollback
 from llama_py.decoding.track import Allowed, Track
 from llama_py.params.speculative import SpeculativeParams
-from llama_py.support.closing import Closing
+from llama_py.support.resource import Resource
 
 if TYPE_CHECKING:
     from llama_py.decoding.drafting.drafts import Drafts
@@ -39,7 +39,7 @@ NO_DRAFTS = SpeculativeParams()
 Choose = Callable[[F32], int]
 
 
-class Sequences(Closing):
+class Sequences(Resource):
     """Sequences of a context that can be continued.
 
     cache        prefix cache of all sequences

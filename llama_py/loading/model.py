@@ -22,8 +22,8 @@ from llama_py.loading.readers import readers_of
 from llama_py.models import architecture
 from llama_py.params import ModelParams, Progress
 from llama_py.params.like import warn_of_differences
-from llama_py.support.closing import Closing
 from llama_py.support.progress import shown, told
+from llama_py.support.resource import Resource
 from llama_py.tokenizer import Tokenizer
 from llama_py.weights import Weights
 from llama_py.weights.declarations import DeviceOf, Readers
@@ -94,7 +94,7 @@ def placement_of(device: str | Device | Sequence[str | Device], p: ModelParams) 
     return Placement(devices, p.n_gpu_layers, rules, shares, mode, parallel)
 
 
-class LoadedModel(Closing):
+class LoadedModel(Resource):
     """A model's weights on their devices, its blocks and its tokenizer.
 
     file           the open file: its metadata and tensors

@@ -39,7 +39,7 @@ from llama_py.serving.request import Busy, Closed, Event, Request
 from llama_py.serving.scheduler import Scheduler
 from llama_py.serving.slots import SlotInfo
 from llama_py.serving.tasks import Steps, Task, at_once
-from llama_py.support.closing import Closing
+from llama_py.support.resource import Resource
 from llama_py.support.signature import takes
 from llama_py.text.rerank import check_reranks, pair
 
@@ -48,7 +48,7 @@ log = logging.getLogger("llama_py")
 MAX_QUEUE = 512
 
 
-class Engine(Closing):
+class Engine(Resource):
     """A context of a model with a slot for each of its sequences, and the thread that runs it.
 
     model    model that generates the responses

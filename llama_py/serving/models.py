@@ -27,7 +27,7 @@ from typing import Generic
 from ggml_py.errors import AllocError, ModelError
 from llama_py.serving.request import Busy, Closed
 from llama_py.serving.source import Entry, Lease, ModelInfo, Source, T
-from llama_py.support.closing import Closing
+from llama_py.support.resource import Resource
 
 log = logging.getLogger("llama_py")
 
@@ -42,7 +42,7 @@ class _Asked(Generic[T]):
     since: float
 
 
-class Models(Closing, Generic[T]):
+class Models(Resource, Generic[T]):
     """Pool of models by name."""
 
     def __init__(

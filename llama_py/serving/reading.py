@@ -15,14 +15,14 @@ from llama_py.loading.model import LoadedModel
 from llama_py.params import ContextParams
 from llama_py.serving.metrics import Metrics
 from llama_py.serving.tasks import Steps
-from llama_py.support.closing import Closing
+from llama_py.support.resource import Resource
 from llama_py.text.embed import N_SEQ, normalized, rows
 
 Texts = Sequence[Sequence[int]]
 _HOW = ("n_threads", "n_threads_batch", "flash_attn", "type_k", "type_v", "offload_kqv", "forms")
 
 
-class Reading(Closing):
+class Reading(Resource):
     """Context for embeddings and reranking, created for the first text.
 
     n_tokens  maximum tokens of a batch, and of one text

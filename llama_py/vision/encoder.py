@@ -17,7 +17,7 @@ from ggml_py.tensor import FLAG_OUTPUT, Tensor
 from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.fingerprint import fingerprint
 from llama_py.graph.outputs import read_rows
-from llama_py.support.closing import Closing
+from llama_py.support.resource import Resource
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.image import Image
 from llama_py.vision.projectors import Dynamic, projector
@@ -47,7 +47,7 @@ class ImagePart(NamedTuple):
         return width, height
 
 
-class ImageEncoder(Closing):
+class ImageEncoder(Resource):
     """An image encoder with its weights on devices.
 
         with ImageEncoder("mmproj.gguf") as encoder:

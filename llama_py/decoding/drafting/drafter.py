@@ -12,7 +12,7 @@ from llama_py.batch import F32, I32
 from llama_py.context import Context
 from llama_py.loading.model import LoadedModel
 from llama_py.params.speculative import SpeculativeParams
-from llama_py.support.closing import Closing
+from llama_py.support.resource import Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class DraftRequest:
     n_max: int
 
 
-class Drafter(Closing):
+class Drafter(Resource):
     """Drafter of a model's next tokens (common_speculative_impl).
 
     uses_draft_model   True if it uses `model_draft`

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Closing(Hinting, ABC):
+class Resource(Hinting, ABC):
     """Closed when its `with` ends."""
 
     @abstractmethod
