@@ -20,7 +20,7 @@ SMALL = 64 << 10  # maximum bytes of host copies: a mapped page of the file may 
 
 
 @runtime_checkable
-class Inventing(Protocol):
+class TensorFactory(Protocol):
     """Tensors of a file that does not exist: each declaration creates a tensor."""
 
     def declare(self, name: str, ne: tuple[int, ...], needed: bool) -> None:
@@ -45,7 +45,7 @@ class Declarations:
 
     infos: Mapping[str, TensorInfo]
     where: str
-    invent: Inventing | None = None
+    invent: TensorFactory | None = None
     like: str = LLAMA_CPP
     tensors: dict[str, Tensor] = field(default_factory=dict)
     tied: list[tuple[Tensor, Tensor]] = field(default_factory=list)

@@ -27,7 +27,7 @@ from llama_py.gguf.metadata import printable
 from llama_py.gguf.tensor_part import TensorCut
 from llama_py.graph.linear import ExpertLinear, Linear, Norm, NormKind
 from llama_py.params.like import LLAMA_CPP, TRANSFORMERS
-from llama_py.weights.declarations import Declarations, DeviceOf, Inventing, Progress, Readers
+from llama_py.weights.declarations import Declarations, DeviceOf, Progress, Readers, TensorFactory
 
 _MAX_LISTED = 10
 SCALED_TYPES = ("nvfp4",)  # values are multiplied by a separate scale tensor
@@ -44,8 +44,8 @@ class Weights:
     """
 
     def __init__(self, infos: Mapping[str, TensorInfo], where: str, like: str = LLAMA_CPP) -> None:
-        """Create declarations for the file's tensors or `Inventing`; like: a value of `LIKE`."""
-        invent = infos if isinstance(infos, Inventing) else None
+        """Create declarations for the file's tensors or `TensorFactory`; like: a value of `LIKE`."""
+        invent = infos if isinstance(infos, TensorFactory) else None
         self._all = Declarations(infos, where, invent, like)
         self.prefix = ""
         self.il = -1
