@@ -7,10 +7,11 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from ggml_py._moved import former_names
 from ggml_py.errors import ContextError
 from llama_py.gguf.metadata import printable
 from llama_py.loading.model import LoadedModel
@@ -23,7 +24,7 @@ VERSION = 2
 _HEAD = struct.Struct("<4sII")  # magic, version, crc32 of the rest
 
 
-class Remembering(Protocol):
+class Restorable(Protocol):
     """Interface of an object with a state, `llama_py.Context`."""
 
     memory: MemoryGroup
@@ -33,7 +34,7 @@ class Remembering(Protocol):
 
 
 def save(
-    ctx: Remembering, seq_id: int = -1, *, partial: bool = False, tokens: Sequence[int] = ()
+    ctx: Restorable, seq_id: int = -1, *, partial: bool = False, tokens: Sequence[int] = ()
 ) -> bytes:
     """Return the state of one sequence, or of all (-1).
 
@@ -49,7 +50,7 @@ def save(
 
 
 def load(
-    ctx: Remembering, data: bytes | memoryview, seq_id: int = -1, *, partial: bool = False
+    ctx: Restorable, data: bytes | memoryview, seq_id: int = -1, *, partial: bool = False
 ) -> list[int]:
     """Replace the context's memory by a saved state; return the tokens saved with it.
 
@@ -66,13 +67,13 @@ def load(
 
 
 def save_file(
-    ctx: Remembering, path: str | Path, seq_id: int = -1, *, tokens: Sequence[int] = ()
+    ctx: Restorable, path: str | Path, seq_id: int = -1, *, tokens: Sequence[int] = ()
 ) -> int:
     """`save` to a file, which is replaced only when all is on the disk; its size in bytes."""
     return replace_file(path, [save(ctx, seq_id, tokens=tokens)])
 
 
-def load_file(ctx: Remembering, path: str | Path, seq_id: int = -1) -> list[int]:
+def load_file(ctx: Restorable, path: str | Path, seq_id: int = -1) -> list[int]:
     """`load` from a file; the ContextError names it."""
     with naming(path):
         return load(ctx, Path(path).read_bytes(), seq_id)
@@ -87,7 +88,7 @@ def naming(path: str | Path) -> Iterator[None]:
         raise ContextError(f"{path}: {e}") from e
 
 
-def begin(ctx: Remembering, what: str) -> StateWriter:
+def begin(ctx: Restorable, what: str) -> StateWriter:
     """Start data for `opened`: its type, model and layout."""
     io = StateWriter()
     for text in (what, ctx.model.fingerprint, ctx.model.arch, ctx.memory.layout()):
@@ -103,7 +104,7 @@ def sealed(io: StateWriter) -> list[bytes | memoryview]:
     return [_HEAD.pack(MAGIC, VERSION, crc), *io.parts]
 
 
-def opened(ctx: Remembering, data: bytes | memoryview, what: str) -> StateReader:
+def opened(ctx: Restorable, data: bytes | memoryview, what: str) -> StateReader:
     """Return a reader of data that was `sealed`; ContextError if it is damaged, of another type,
     model or layout."""
     io = StateReader(_body(data))
@@ -143,3 +144,7 @@ def _body(data: bytes | memoryview) -> memoryview:
             "the state is damaged or truncated: its checksum does not match; save it again"
         )
     return body
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, Remembering="Restorable")

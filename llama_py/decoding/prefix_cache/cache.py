@@ -13,7 +13,7 @@ from typing import Protocol
 from ggml_py.errors import ContextError
 from llama_py.batch import END, F32, Batch, Wanted
 from llama_py.context import Context
-from llama_py.context.state import Remembering
+from llama_py.context.state import Restorable
 from llama_py.decoding.prefix_cache.budget import MIB, CacheBudget, SavedState, limit_of
 from llama_py.decoding.prefix_cache.report import PrefixMatch
 from llama_py.decoding.prefix_cache.snapshots import At, Holder, SnapshotPlan, Snapshots
@@ -25,7 +25,7 @@ from llama_py.params import ContextParams
 log = logging.getLogger("llama_py")
 
 
-class CachedContext(Remembering, Protocol):
+class CachedContext(Restorable, Protocol):
     """Interface of the cached context, `llama_py.Context`."""
 
     params: ContextParams
