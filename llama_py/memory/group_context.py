@@ -9,24 +9,24 @@ from ggml_py.errors import ContextError
 from llama_py.batch import UBatch
 from llama_py.memory.kv import KVCacheContext
 from llama_py.memory.part import StateWalk
-from llama_py.memory.walk import Walk
+from llama_py.memory.ubatch_cursor import UBatchCursor
 
 S = TypeVar("S", bound=StateWalk)
 
 
-class GroupContext(Walk):
+class GroupContext(UBatchCursor):
     """A batch's ubatches, each with its place in every part (llama_memory_context_i)."""
 
     def __init__(
         self,
         of: Mapping[int, str],
         caches: Mapping[str, KVCacheContext],
-        recr: Walk | None,
+        recr: UBatchCursor | None,
         ubatches: list[UBatch],
     ) -> None:
         super().__init__(ubatches)
         self._of, self._caches, self._recr = of, caches, recr
-        self._parts: list[Walk] = [*caches.values(), *([] if recr is None else [recr])]
+        self._parts: list[UBatchCursor] = [*caches.values(), *([] if recr is None else [recr])]
 
     def as_if(self, n_used: int) -> None:
         """Set `n_used` cells of each cache as in use, in a context made by init_full for

@@ -20,7 +20,7 @@ from llama_py.memory.kv_rot import Rotation
 from llama_py.memory.kv_slots import CellLayout, Forgotten, KVSlots, SlotInfo
 from llama_py.memory.kv_tensors import F16_ROWS, KVLayer, KVTensors, RowLayout
 from llama_py.memory.mask import MaskRule, kq_mask
-from llama_py.memory.walk import Walk
+from llama_py.memory.ubatch_cursor import UBatchCursor
 
 N_KV_STEP = 256  # n_kv grows in steps, so that graphs can be reused
 
@@ -199,7 +199,7 @@ class KVCache(KVSlots):
         return idxs
 
 
-class KVCacheContext(Walk):
+class KVCacheContext(UBatchCursor):
     """A batch's ubatches in a KV cache; while a graph is built and set, the current one's place."""
 
     def __init__(self, kv: KVCache, places: list[SlotInfo], ubatches: list[UBatch]) -> None:

@@ -12,7 +12,7 @@ from ggml_py.tensor import Tensor
 from llama_py.batch import END, UBatch
 from llama_py.batch.splitter import BatchSplitter
 from llama_py.memory.io import StateReader, StateWriter
-from llama_py.memory.walk import Walk
+from llama_py.memory.ubatch_cursor import UBatchCursor
 
 
 def check_seqs(size: int, *seqs: int) -> None:
@@ -67,11 +67,11 @@ class MemoryPart(ABC):
         """Describe the properties that must agree to read a saved state."""
 
     @abstractmethod
-    def place(self, ubatches: list[UBatch]) -> Walk:
+    def place(self, ubatches: list[UBatch]) -> UBatchCursor:
         """Find places for all ubatches; ContextError and no change if they do not fit."""
 
     @abstractmethod
-    def init_full(self, n_seqs: int | None = None) -> Walk:
+    def init_full(self, n_seqs: int | None = None) -> UBatchCursor:
         """Return the walk of a full memory, for graphs of n_seqs sequences that are measured."""
 
     @abstractmethod
@@ -326,7 +326,7 @@ class NumberedStates(StateMemory):
         """Read the state of a sequence, which is empty."""
 
 
-class StateWalk(Walk):
+class StateWalk(UBatchCursor):
     """A batch's ubatches in a memory of states.
 
     keeps  description of the states, for messages

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Walk(ABC):
+class UBatchCursor(ABC):
     """The ubatches of a batch in a memory, one after the other."""
 
     def __init__(self, ubatches: list[UBatch]) -> None:
