@@ -22,11 +22,11 @@ from llama_py.decoding.sequences import Sequences
 from llama_py.sampler.constraint import Ended
 from llama_py.serving.answer import Answer
 from llama_py.serving.cells import make_cells, put_idle_away
+from llama_py.serving.image_prefill import ImagePrefill
 from llama_py.serving.job import Job
 from llama_py.serving.metrics import Metrics
 from llama_py.serving.pace import Pace
 from llama_py.serving.request import Event, Reason
-from llama_py.serving.sight import Sight
 from llama_py.serving.slots import Slot, SlotInfo, State, chosen
 from llama_py.serving.turns import Busy, Turns, n_clients
 
@@ -70,7 +70,7 @@ class Scheduler:
         self.waiting: list[Job] = []
         self.loras: dict[Adapter, float] = {}
         self.metrics = Metrics()
-        self._sight: Sight | None = None  # image in progress
+        self._sight: ImagePrefill | None = None  # image in progress
         self._is_tight = False  # a job was preempted: start no job before another ends
 
     @property
@@ -254,7 +254,9 @@ class Scheduler:
             seeing = [(slot, job) for slot, job in self.busy if job.medium is not None]
             if not seeing:
                 return
-            self._sight = Sight(self.ctx, *min(seeing, key=lambda one: one[1].id), self._rows)
+            self._sight = ImagePrefill(
+                self.ctx, *min(seeing, key=lambda one: one[1].id), self._rows
+            )
         sight, start = self._sight, clock()
         slot, job = sight.slot, sight.job
         try:

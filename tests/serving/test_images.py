@@ -15,8 +15,8 @@ from llama_py.context import Context
 from llama_py.decoding.prefix_cache.tree import common
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.serving import TooLong
+from llama_py.serving.image_prefill import ImagePrefill
 from llama_py.serving.scheduler import Scheduler
-from llama_py.serving.sight import Sight
 from llama_py.text.generate import stream
 from llama_py.vision import ImageEncoder
 from llama_py.vision.prompt import ImagePrompt, Picture
@@ -110,8 +110,8 @@ def test_an_image_that_is_held_is_not_computed_again(
     with engine(model, **LARGE) as made:
         marks = [parts]
         assert ask(made, request(first, marks=marks)).end().error is None
-        seen: list[Sight] = []
-        monkeypatch.setattr(Sight, "step", lambda self: seen.append(self) or step(self))
+        seen: list[ImagePrefill] = []
+        monkeypatch.setattr(ImagePrefill, "step", lambda self: seen.append(self) or step(self))
         one = ask(made, request(other))
         n = one.end().timings.n_reused
         assert one.tokens == expected[1] and not seen
@@ -123,7 +123,7 @@ def test_an_image_that_is_held_is_not_computed_again(
             ask(made, request([*first], 2))
 
 
-step = Sight.step
+step = ImagePrefill.step
 
 
 @pytest.mark.parametrize("kind", [AXES, "pixtral", "hybrid"])
@@ -163,7 +163,7 @@ def test_answers_go_on_while_an_image_is_read(
     """One part of it in each step."""
     model, told = models("pixtral"), list[str]()
     image = model.see("<__media__>a", [picture(1, (70, 50))])
-    monkeypatch.setattr(Sight, "step", lambda self: told.append("see") or step(self))
+    monkeypatch.setattr(ImagePrefill, "step", lambda self: told.append("see") or step(self))
     with engine(model, n_seq_max=2) as made:
         go_on = stall(made, 1)
         text = ask(made, request(tokens(5), 60))
@@ -190,14 +190,14 @@ def test_who_leaves_while_an_image_is_read(
         go_on = stall(made)
         one = ask(made, request(ids))
 
-        def stepped(self: Sight) -> bool:
+        def stepped(self: ImagePrefill) -> bool:
             n.append(1)
             if len(n) == after:
                 assert one.handle is not None
                 one.handle.cancel()
             return step(self)
 
-        monkeypatch.setattr(Sight, "step", stepped)
+        monkeypatch.setattr(ImagePrefill, "step", stepped)
         monkeypatch.setattr(Scheduler, "_rows", lambda self: 8)
         go_on.set()
         assert one.end().finish_reason == "cancelled" and not one.tokens

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from llama_py.serving.slots import Slot
 
 
-class Sight:
+class ImagePrefill:
     """Image (`medium`) that a job is processing, part by part."""
 
     def __init__(self, ctx: Context, slot: Slot, job: Job, most: Callable[[], int]) -> None:
