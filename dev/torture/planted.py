@@ -234,7 +234,7 @@ FAULTS = (
     Fault(
         "serving",
         "serving/test_pace",
-        "llama_py/serving/pace.py",
+        "llama_py/serving/prefill_budget.py",
         "            budget -= found[i]\n",
         "",
     ),

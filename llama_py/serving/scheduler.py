@@ -25,10 +25,10 @@ from llama_py.serving.cells import make_cells, put_idle_away
 from llama_py.serving.image_prefill import ImagePrefill
 from llama_py.serving.job import Job
 from llama_py.serving.metrics import Metrics
-from llama_py.serving.pace import Pace
+from llama_py.serving.prefill_budget import PrefillBudget
 from llama_py.serving.request import Event, Reason
 from llama_py.serving.slots import Slot, SlotInfo, State, chosen
-from llama_py.serving.turns import Busy, Turns, n_clients
+from llama_py.serving.step_batches import Busy, StepBatches, n_clients
 
 log = logging.getLogger("llama_py")
 
@@ -55,13 +55,13 @@ class Scheduler:
     ) -> None:
         """Create the slots of the context.
 
-        n_piece       prompt tokens in a step with responses; None: see `Pace`
+        n_piece       prompt tokens in a step with responses; None: see `PrefillBudget`
         client_slots  maximum number of slots of one client (0: no limit)
         """
         self.ctx, self.sequences, self.cache = ctx, sequences, sequences.cache
         ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
-        self._pace = Pace(ctx.cparams.n_batch, ctx.cparams.n_ubatch, n_piece)
-        self._turns = Turns(self._pace, ctx.memory.mixes)
+        self._pace = PrefillBudget(ctx.cparams.n_batch, ctx.cparams.n_ubatch, n_piece)
+        self._turns = StepBatches(self._pace, ctx.memory.mixes)
         self._client_slots = client_slots or ctx.cparams.n_seq_max
         self._begun: dict[str, int] = {}  # number of the last job that began, by client
         self._n_begun = 0

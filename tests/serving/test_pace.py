@@ -5,12 +5,20 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_py.serving.pace import FIRST, LEAST, SECONDS, SHARE, TIMES, Pace, shares
+from llama_py.serving.prefill_budget import (
+    FIRST,
+    LEAST,
+    SECONDS,
+    SHARE,
+    TIMES,
+    PrefillBudget,
+    shares,
+)
 
 BUILD = 0.08  # seconds that a graph of another size takes, once
 
 
-def steps(pace: Pace, n_answers: int, token: float, fixed: float, n: int = 50) -> float:
+def steps(pace: PrefillBudget, n_answers: int, token: float, fixed: float, n: int = 50) -> float:
     """Seconds of the last of n steps with prompts, of a model that takes `fixed` for a step."""
     seen: set[int] = set()
     seconds = 0.0
@@ -24,7 +32,7 @@ def steps(pace: Pace, n_answers: int, token: float, fixed: float, n: int = 50) -
 
 
 def test_a_step_with_prompts_takes_about_as_long_as_it_may() -> None:
-    pace = Pace(2048, 512)
+    pace = PrefillBudget(2048, 512)
     assert pace.piece(0) == 512  # nobody waits
     assert pace.piece(4) == FIRST
     pace.saw(0, 4, 0.02)
@@ -34,28 +42,28 @@ def test_a_step_with_prompts_takes_about_as_long_as_it_may() -> None:
     pace.saw(17, 4, 50.0)  # once the machine did something else
     assert pace.piece(4) == LEAST
     assert 0.5 * SECONDS < steps(pace, 4, token=0.0012, fixed=0.02) < 1.3 * SECONDS
-    steps(slower := Pace(2048, 512), 4, token=0.005, fixed=0.02)
+    steps(slower := PrefillBudget(2048, 512), 4, token=0.005, fixed=0.02)
     assert slower.piece(4) in (128, 256)
 
 
 def test_of_a_model_whose_tokens_take_long_prompts_are_still_read() -> None:
-    pace = Pace(2048, 512)
+    pace = PrefillBudget(2048, 512)
     pace.saw(0, 2, 1.0)
     seconds = steps(pace, 2, token=0.05, fixed=1.0)
     assert 0.5 * TIMES < seconds < 1.4 * TIMES
-    steps(slow := Pace(2048, 512), 2, token=10.0, fixed=1.0)
+    steps(slow := PrefillBudget(2048, 512), 2, token=10.0, fixed=1.0)
     assert slow.piece(2) == LEAST  # never nothing
 
 
 def test_of_a_model_that_is_quick_no_more_than_a_batch() -> None:
-    pace = Pace(1000, 300)
+    pace = PrefillBudget(1000, 300)
     steps(pace, 1, token=1e-6, fixed=1e-4)
     assert pace.piece(1) == 900
-    assert Pace(256, 256, 8).piece(1) == 8 and Pace(256, 256, 8).piece(0) == 256
+    assert PrefillBudget(256, 256, 8).piece(1) == 8 and PrefillBudget(256, 256, 8).piece(0) == 256
 
 
 def test_prompts_of_other_clients_take_less_of_a_step() -> None:
-    pace = Pace(2048, 512)
+    pace = PrefillBudget(2048, 512)
     pace.saw(0, 4, 0.4)
     pace.saw(512, 4, 0.516)
     assert pace.piece(4) > 512
@@ -64,7 +72,7 @@ def test_prompts_of_other_clients_take_less_of_a_step() -> None:
 
 
 def test_few_tokens_of_prompts_say_nothing() -> None:
-    pace = Pace(2048, 512)
+    pace = PrefillBudget(2048, 512)
     steps(pace, 1, token=0.001, fixed=0.02)
     n = pace.piece(1)
     pace.saw(LEAST - 1, 0, 9.0)

@@ -12,7 +12,7 @@ LEAST = 16
 WEIGHT = 0.2  # weight of a slower step in the mean; a faster step replaces the mean
 
 
-class Pace:
+class PrefillBudget:
     """Measurement of the time per prompt token, from steps.
 
     Responses wait for all pieces of a prompt in any case. Large pieces finish prompts sooner,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from llama_py.serving.job import Job
-from llama_py.serving.pace import Pace, shares
+from llama_py.serving.prefill_budget import PrefillBudget, shares
 from llama_py.serving.slots import Slot
 
 Busy = tuple[Slot, Job]
@@ -17,13 +17,13 @@ def n_clients(busy: Iterable[Busy]) -> int:
     return len({job.request.client for _, job in busy})
 
 
-class Turns:
+class StepBatches:
     """Grouping of a step's jobs into batches.
 
     mixes  a ubatch may have unequal numbers of tokens per sequence: then all are one group
     """
 
-    def __init__(self, pace: Pace, mixes: bool) -> None:
+    def __init__(self, pace: PrefillBudget, mixes: bool) -> None:
         self.pace, self.mixes = pace, mixes
 
     def groups(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
