@@ -45,7 +45,7 @@ from llama_py.params.choosers import Thinking
 from llama_py.sampler.after_thoughts import AfterThoughts
 from llama_py.sampler.constraint import Constraint
 from llama_py.sampler.grammar import ByGrammar
-from llama_py.sampler.lazily import Lazily, Triggers
+from llama_py.sampler.triggers import TriggeredConstraint, Triggers
 
 if TYPE_CHECKING:
     from llama_py.chat.template import ChatTemplate
@@ -218,7 +218,9 @@ class ChatFormat:
         if self.form.lazy and not self._is_json:
             form, (start, ends) = self.form, self.form.thinking
             triggers = Triggers(form.words, form.patterns, start, ends, form.prompt)
-            return Lazily(inner, tokenizer, triggers, vocabulary(tokenizer, shown).tokenize_bytes)
+            return TriggeredConstraint(
+                inner, tokenizer, triggers, vocabulary(tokenizer, shown).tokenize_bytes
+            )
         if self.thinking is None:
             return inner
         how = self.thinking

@@ -20,7 +20,7 @@ from llama_py.chat.tools import ChatAnswer, ChatFormat, ToolCall, format_of
 from llama_py.params import SamplingParams
 from llama_py.sampler import Constraint, Sampler
 from llama_py.sampler.constraint import Ended
-from llama_py.sampler.lazily import Lazily, Scan, Triggers
+from llama_py.sampler.triggers import Scan, TriggeredConstraint, Triggers
 from llama_py.tokenizer import Tokenizer
 from tests.support.text_vocab import demo_with
 
@@ -92,7 +92,7 @@ def test_answers_are_allowed(case: dict[str, Any]) -> None:
     constraint = constraint_of(form, tokenizer)
     text = case["input"] if form.lazy else UNWRITTEN.sub("", case["input"])
     assert taken(constraint, text, tokenizer) == text
-    if isinstance(constraint, Lazily):
+    if isinstance(constraint, TriggeredConstraint):
         assert constraint.holds == bool(case["parsed"]["tool_calls"])
     assert constraint.complete
 
@@ -259,7 +259,7 @@ def test_a_state_can_be_copied() -> None:
     taken(constraint, "Well <tool_")
     other = constraint.copy()
     taken(constraint, "call>\n{")
-    assert isinstance(constraint, Lazily) and isinstance(other, Lazily)
+    assert isinstance(constraint, TriggeredConstraint) and isinstance(other, TriggeredConstraint)
     assert constraint.holds and not other.holds and other.complete
     assert taken(other, "box>!") == "box>!"
 

@@ -87,7 +87,7 @@ def _any_of(tags: Sequence[str]) -> re.Pattern[bytes] | None:
     return re.compile(b"|".join(re.escape(t.encode()) for t in longest_first)) if tags else None
 
 
-class Lazily:
+class TriggeredConstraint:
     """Anything, up to a trigger; then `inner`, which the trigger begins."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Lazily:
         if self.scan.found is not None:
             self._begin(self.scan)
 
-    def copy(self) -> Lazily:
+    def copy(self) -> TriggeredConstraint:
         other = copy.copy(self)
         other.inner, other.scan = self.inner.copy(), self.scan.copy()
         return other
