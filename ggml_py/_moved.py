@@ -44,7 +44,7 @@ MOVED = {"backward": "gradients", "buffer": "tensor"} | places("""
     inspection check judge
     machine building digest environment extras folder garbage shield
     ops traffic
-    plan arena assign collective crew order pipeline split taps waves
+    plan arena assign collective crew:device_threads order pipeline split taps waves
 """)
 
 

@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 from ggml_py.backend import Device, Program, RemoteDevice, SteppableProgram, Work, move
 from ggml_py.graph import Graph
 from ggml_py.machine.shield import let_through, raise_noted
-from ggml_py.plan.crew import Crew
+from ggml_py.plan.device_threads import DeviceThreads
 from ggml_py.tensor import Tensor
 
 
@@ -148,10 +148,10 @@ class PlanInWaves(Plan):
     """
 
     def __init__(
-        self, graph: Graph, splits: list[Split], waves: list[list[int]], crew: Crew
+        self, graph: Graph, splits: list[Split], waves: list[list[int]], threads: DeviceThreads
     ) -> None:
         super().__init__(graph, splits)
-        self.crew = crew
+        self.threads = threads
         self.waves = waves
         self._tasks = [_by_device([splits[i] for i in wave], self._wanted) for wave in waves]
 
@@ -160,7 +160,7 @@ class PlanInWaves(Plan):
             raise_noted()
             started()
             if tasks:
-                self.crew.run(tasks)
+                self.threads.run(tasks)
 
     def run_in_parts(self) -> Iterator[None]:
         self.run()

@@ -32,7 +32,7 @@ from ggml_py.graph import Graph
 from ggml_py.plan.alloc import MemoryPlan, plan_memory
 from ggml_py.plan.assign import Assignment, Causes, Devices, is_view
 from ggml_py.plan.collective import AllReduce, Gather, KnowsOthers
-from ggml_py.plan.crew import Crew
+from ggml_py.plan.device_threads import DeviceThreads
 from ggml_py.plan.order import stored_early
 from ggml_py.plan.pipeline import MAX_COPIES, GraphPipeline, PipelinedPlan
 from ggml_py.plan.plan import Plan, PlanInWaves, Plans, Split
@@ -99,7 +99,7 @@ class Scheduler:
         self._pipeline = GraphPipeline() if parallel and able and not alone else None
         self.n_copies = MAX_COPIES if self._pipeline else 1
         self.together = together and not alone
-        self._crew = Crew()
+        self._threads = DeviceThreads()
         self._anyhow = all_reduce is not None
         known = (d.all_reduce for d in devices if isinstance(d, KnowsOthers))
         self._all_reduce = all_reduce or next(known, None) or Gather(self.options)
@@ -214,7 +214,7 @@ class Scheduler:
         if self.together:
             number_of = {id(part): i for i, part in enumerate(layout.parts)}
             waves = [[number_of[id(part)] for part in wave] for wave in layout.waves]
-            return PlanInWaves(graph, splits, waves, self._crew)
+            return PlanInWaves(graph, splits, waves, self._threads)
         return Plan(graph, splits, self.watch)
 
     def _tell_both(self, taps: Taps) -> Callable[[Tensor], None]:

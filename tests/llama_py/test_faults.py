@@ -12,7 +12,7 @@ import pytest
 
 import llama_py
 from ggml_py.errors import ContextError
-from ggml_py.plan.crew import Crew
+from ggml_py.plan.device_threads import DeviceThreads
 from llama_py import Context
 from tests.support.alone import holds_in_fork, run_alone
 from tests.support.commands import DEMO, clean_environment
@@ -36,7 +36,7 @@ def test_a_context_goes_on_in_a_forked_process() -> None:
 
 
 def run_crew_in_fork() -> None:
-    crew, done = Crew(), list[int]()
+    crew, done = DeviceThreads(), list[int]()
 
     def all_do() -> bool:
         done.clear()

@@ -21,7 +21,7 @@ from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.objcache import load_kernels
 from ggml_py.errors import BackendError, ContextError
 from ggml_py.plan import Plan
-from ggml_py.plan.crew import Crew, _Errand
+from ggml_py.plan.device_threads import DeviceThreads, _Errand
 from llama_py.batch import Batch
 from llama_py.context import Context
 from tests.support.limits import SECONDS
@@ -210,7 +210,7 @@ def test_threads_of_a_device_run_after_an_interrupt_at_any_line() -> None:
 
 def test_what_devices_do_at_the_same_time_is_waited_for() -> None:
     """The crew, at each of its lines."""
-    crew, done = Crew(), list[int]()
+    crew, done = DeviceThreads(), list[int]()
     tasks = [lambda: None, lambda: done.append(1)]
     with Lines() as lines:
         crew.run(tasks)
@@ -229,7 +229,7 @@ def test_what_is_not_begun_is_taken_back(n: int, monkeypatch: pytest.MonkeyPatch
     What has begun ends once the crew waits for it, or once it says that it has ended. A queue is
     no Python: an interrupt does not leave it locked.
     """
-    crew, done, go_on = Crew(), list[int](), SimpleQueue[None]()
+    crew, done, go_on = DeviceThreads(), list[int](), SimpleQueue[None]()
 
     def slow() -> None:
         go_on.get(timeout=SECONDS)

@@ -34,9 +34,9 @@ class _Errand:
             pass
 
 
-class Crew:
+class DeviceThreads:
     """Runs several tasks at a time, the first in the caller's thread. Threads are started when they
-    are first needed; they are daemons, and end with the crew.
+    are first needed; they are daemons, and end with this object.
     """
 
     def __init__(self) -> None:
