@@ -16,14 +16,14 @@ def sizes(ctx: Context, n_seqs: int = 1) -> list[int]:
     return list(dict.fromkeys(n * n_seqs for n in each if 0 < n * n_seqs <= most))
 
 
-def make_ready(ctx: Context, n_prompt: int, n_more: int = 1) -> None:
+def compile_kernels(ctx: Context, n_prompt: int, n_more: int = 1) -> None:
     """Compile all kernels for a prompt and the decodes after it, of up to n_more tokens. Fast if
     they are cached."""
     if ctx.runner.lacks_next():
         ctx.prepare(_sizes_of(ctx, n_prompt, n_more))
 
 
-def make_all_ready(ctx: Context, force: bool = False) -> None:
+def compile_all_kernels(ctx: Context, force: bool = False) -> None:
     """Compile all missing kernels for prompts of any length, constrained responses, and parallel
     sequences: a chat or a server then compiles no kernel later.
 

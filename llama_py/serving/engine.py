@@ -24,7 +24,7 @@ from llama_py.adapters.lora import Adapter
 from llama_py.batch import F32
 from llama_py.batch.prompts import Mixed, TooLong, check_whole, is_mixed, n_cells, n_whole
 from llama_py.context import Context
-from llama_py.context.warmup import make_all_ready
+from llama_py.context.warmup import compile_all_kernels
 from llama_py.decoding.drafting.needs import n_planes
 from llama_py.decoding.prefix_cache import load_slot, save_slot
 from llama_py.decoding.sequences import Sequences
@@ -97,7 +97,7 @@ class Engine(Resource):
         try:
             self._sequences = Sequences.of(ctx, drafts)
             if warmup:
-                make_all_ready(ctx)
+                compile_all_kernels(ctx)
         except BaseException:
             ctx.close()
             raise

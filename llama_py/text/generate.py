@@ -17,7 +17,7 @@ from ggml_py.machine.building import clock
 from llama_py.batch import F32, Batch
 from llama_py.batch.prompts import Mixed, Prompt, ids_of, is_mixed, n_cells
 from llama_py.context import Context
-from llama_py.context.warmup import make_ready
+from llama_py.context.warmup import compile_kernels
 from llama_py.decoding.keep import keep_rule
 from llama_py.decoding.sequences import Sequences
 from llama_py.decoding.speculator import drafting_of
@@ -167,7 +167,7 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
     n_discarded = 0
     try:
         for one in sequences.contexts if drafts else (ctx,):
-            make_ready(one, len(ids), 1 + sequences.n_max if drafts else 1)
+            compile_kernels(one, len(ids), 1 + sequences.n_max if drafts else 1)
         start = clock()
         _read(sequences, _encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids, p)
         piece = Piece("", None, n_cells(ids), clock() - start, 0, 0.0)

@@ -21,7 +21,7 @@ from ggml_cpu.store import STORE
 from ggml_py.machine import building
 from ggml_py.machine.building import BuildStage
 from llama_py import Context, GenerateParams
-from llama_py.context.warmup import make_all_ready, make_ready, sizes, warm_up
+from llama_py.context.warmup import compile_all_kernels, compile_kernels, sizes, warm_up
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
 from llama_py.params import SamplingParams
@@ -111,7 +111,7 @@ def test_nothing_is_compiled_after_the_first_token(cold: Cold, ctx: Context, n_p
 def test_nor_in_a_long_context(cold: Cold, n_prompt: int) -> None:
     """Attention over few cells and over many has kernels of its own."""
     with llama_py.load() as model, model.context(2048) as ctx:
-        make_ready(ctx, n_prompt)
+        compile_kernels(ctx, n_prompt)
         before = len(cold.batches)
         for _ in llama_py.stream(ctx, [5] * n_prompt, max_tokens=3):
             pass
@@ -131,7 +131,7 @@ def test_all_are_compiled_together(cold: Cold, ctx: Context) -> None:
 def test_products_are_begun_while_weights_are_laid_out(cold: Cold, ctx: Context) -> None:
     assert sorted(cold.following) == ["mul_mat_id_q8_0_panels", "mul_mat_q8_0_panels"]
     before = len(cold.batches)
-    make_ready(ctx, 35)
+    compile_kernels(ctx, 35)
     assert set(cold.following) <= set(cold.batches[before])
 
 
@@ -154,7 +154,7 @@ def test_a_chat_compiles_nothing_later(cold: Cold, ctx: Context) -> None:
     with model.context(600) as chat:
         assert not chat.runner.lacks_next()
         before = len(cold.batches)
-        make_all_ready(chat)
+        compile_all_kernels(chat)
         assert cold.batches[before:]
         before = len(cold.batches)
         for n in (*range(1, 20), 31, 33, 64, 100, 128, 129, 256, 300, 511):
@@ -171,7 +171,7 @@ def test_a_chat_compiles_nothing_later(cold: Cold, ctx: Context) -> None:
 def test_a_later_chat_builds_one_graph(
     cold: Cold, ctx: Context, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_all_ready(ctx)
+    compile_all_kernels(ctx)
     built: list[GraphParams] = []
     graph, before = ctx.model.architecture.graph, len(cold.batches)
 
@@ -180,10 +180,10 @@ def test_a_later_chat_builds_one_graph(
         return graph(params)
 
     monkeypatch.setattr(ctx.model.architecture, "graph", count)
-    make_all_ready(ctx)
+    compile_all_kernels(ctx)
     assert (len(built), cold.batches[before:]) == (1, [])
     cold.kept.remove("mul_mat_q8_0_panels")
-    make_all_ready(ctx)
+    compile_all_kernels(ctx)
     assert len(built) > 10
 
 
@@ -199,10 +199,10 @@ def test_a_server_compiles_nothing_later(cold: Cold, unified: bool) -> None:
 
 
 def test_what_is_there_costs_no_graph(cold: Cold, ctx: Context) -> None:
-    make_ready(ctx, 35)
+    compile_kernels(ctx, 35)
     graphs = []
     ctx.model.architecture.graph = graphs.append  # type: ignore[assignment, method-assign]
-    make_ready(ctx, 35)
+    compile_kernels(ctx, 35)
     assert graphs == []
 
 

@@ -108,7 +108,7 @@ def predicted(options: BenchParams) -> Iterator[str]:
 
 def prepared(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]:
     """Yield every test; the model is reused while the next test has the same weights."""
-    from llama_py.context.warmup import make_ready
+    from llama_py.context.warmup import compile_kernels
 
     model: Model | None = None
     loaded: tuple[object, ...] = ()
@@ -135,7 +135,7 @@ def prepared(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]:
             forms=FormParams(delta_net=test.delta_net).forms,
             n_threads=test.threads,
         )
-        make_ready(ctx, max(test.n_prompt, test.n_depth))
+        compile_kernels(ctx, max(test.n_prompt, test.n_depth))
         says = f"benchmark {i + 1}/{len(todo)}" if options.progress else ""
         yield test, model, Measure(ctx, model, test, says)
 

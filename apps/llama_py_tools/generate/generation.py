@@ -217,15 +217,15 @@ class GenerationRun:
     def get_ready(self, n_tokens: int | None) -> None:
         """Compile the kernels for a prompt of n_tokens (None: any length) and its response, then
         warm up."""
-        from llama_py.context.warmup import make_all_ready, make_ready, warm_up
+        from llama_py.context.warmup import compile_all_kernels, compile_kernels, warm_up
 
         drafting = self.summary.drafting
         contexts = drafting.contexts if drafting is not None else [self.ctx]
         for ctx in contexts:
             if n_tokens is None:
-                make_all_ready(ctx)
+                compile_all_kernels(ctx)
             else:
-                make_ready(ctx, n_tokens, 1 + drafting.n_max if drafting is not None else 1)
+                compile_kernels(ctx, n_tokens, 1 + drafting.n_max if drafting is not None else 1)
         if self.warmup:
             warm_up(self.ctx, self.params.context_shift)
 

@@ -78,7 +78,7 @@ def _command(args: argparse.Namespace) -> None:
 
 def _warm(args: argparse.Namespace, n_seqs: int) -> None:
     """Prepare the kernels for n_seqs parallel sequences."""
-    from llama_py.context.warmup import make_all_ready
+    from llama_py.context.warmup import compile_all_kernels
     from llama_py.decoding.drafting.needs import n_planes, needs_nextn
 
     drafting = read(args, SpeculativeParams)
@@ -86,7 +86,7 @@ def _warm(args: argparse.Namespace, n_seqs: int) -> None:
     p = GenerateParams(**fields, max_tokens=MANY)
     model = session.open_model(args, load_mtp=needs_nextn(p))
     with model, session.open_context(args, model, n_rs_seq=n_planes(p), n_seq_max=n_seqs) as ctx:
-        make_all_ready(ctx, force=True)
+        compile_all_kernels(ctx, force=True)
         if n_seqs == 1 and ctx.memory.parts:
             _decode(model, ctx, p)
 

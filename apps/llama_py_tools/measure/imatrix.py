@@ -189,7 +189,7 @@ def chunks_of(model: Model, o: ImatrixParams, n_ctx: int) -> npt.NDArray[np.int3
 def _collect(
     args: argparse.Namespace, model: Model, collector: Collector, chunks: npt.NDArray[np.int32]
 ) -> None:
-    from llama_py.context.warmup import make_ready
+    from llama_py.context.warmup import compile_kernels
 
     o, p = read(args, ImatrixParams), read(args, ChunkParams)
     n_seqs = max(1, p.n_batch // p.n_ctx)
@@ -197,7 +197,7 @@ def _collect(
     ctx = session.open_context(
         args, model, n_ctx=n_seqs * p.n_ctx, n_batch=n_batch, n_seq_max=n_seqs
     )
-    make_ready(ctx, n_batch)
+    compile_kernels(ctx, n_batch)
     estimate, progress = Estimate(), Progress("collecting")
     try:
         with ctx.tapped(collector.taps):

@@ -202,13 +202,13 @@ def _predictions(
     args: argparse.Namespace, model: Model, windows: I32, stride: int = 0
 ) -> Iterator[tuple[F32, I32]]:
     """Yield `predictions` from a context with `-b` tokens of parallel windows."""
-    from llama_py.context.warmup import make_ready
+    from llama_py.context.warmup import compile_kernels
 
     n_ctx, most = windows.shape[1], read(args, WindowParams).n_batch
     n_seqs = max(1, most // n_ctx)
     n_batch = min(most, n_seqs * n_ctx)
     ctx = session.open_context(args, model, n_ctx=n_seqs * n_ctx, n_batch=n_batch, n_seq_max=n_seqs)
-    make_ready(ctx, n_batch)
+    compile_kernels(ctx, n_batch)
     # llama-perplexity writes BOS into overlapping windows after it has computed them
     bos = model.tokenizer.bos if model.tokenizer.add_bos and not stride else None
     yield from predictions(ctx, windows, n_batch, bos, stride)
