@@ -27,8 +27,8 @@ from llama_py.blocks.known_forms import forms
 from llama_py.context import state
 from llama_py.context.checks import settled
 from llama_py.context.companions import Accompanied
+from llama_py.context.graph_reserve import full_params, reserve_params
 from llama_py.context.inspection import InspectionMixin
-from llama_py.context.largest import full_params, largest
 from llama_py.context.next_token import NextTokenPath, next_token_path
 from llama_py.context.runner import OnGraph, Runner, set_threads
 from llama_py.context.setting import Setting
@@ -498,5 +498,5 @@ class Context(Resource, Accompanied, InspectionMixin):
 
     def _reserve(self) -> None:
         """Compute buffers for the largest graphs, so that decode does not allocate."""
-        full = largest(self.model, self._graph_params, self.memory, self.cparams)
+        full = reserve_params(self.model, self._graph_params, self.memory, self.cparams)
         self.runner.reserve(full)

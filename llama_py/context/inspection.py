@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ggml_py.errors import ContextError
 from ggml_py.plan.taps import Taps
 from llama_py.batch import UBatch
-from llama_py.context.largest import full_params
+from llama_py.context.graph_reserve import full_params
 from llama_py.context.runner import Runner
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult

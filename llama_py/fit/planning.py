@@ -20,7 +20,7 @@ from ggml_py.plan.assign import Causes
 from ggml_py.plan.sched import Layout
 from ggml_py.tensor import Tensor
 from llama_py.context import Context
-from llama_py.context.largest import largest
+from llama_py.context.graph_reserve import reserve_params
 from llama_py.gguf.file import GGUFFile
 from llama_py.graph.result import GraphResult
 from llama_py.loading.model import LoadedModel
@@ -55,7 +55,7 @@ class PlannedContext(Context):
 
     def _reserve(self) -> None:
         self.graphs: list[tuple[GraphResult, Layout, Causes]] = []
-        for params in largest(self.model, self._graph_params, self.memory, self.cparams):
+        for params in reserve_params(self.model, self._graph_params, self.memory, self.cparams):
             res = self.model.architecture.graph(params)
             self.graphs.append((res, *self.runner.explain(res)))
 

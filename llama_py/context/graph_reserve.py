@@ -40,7 +40,7 @@ def full_params(
     return replace(params, encoded=_longest_text(hp, params.cparams))
 
 
-def largest(
+def reserve_params(
     model: LoadedModel, params_of: ParamsOf, memory: MemoryGroup, cp: CParams
 ) -> list[GraphParams]:
     """Return the graphs to measure: encoder, one sequence, all sequences, single tokens."""
