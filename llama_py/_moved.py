@@ -32,7 +32,7 @@ MOVED = """
     hooks unembed
     hparams cparams forms:variants geometry:layer_shape share yarn
     hparams hparams.forms:variants hparams.geometry:layer_shape
-    loading loaded:model readers split
+    loading loaded:model readers:weight_users split
     memory memory.kept:specs
     models.trunks models._qwen_hybrid:hybrid models._qwen_hybrid_moe:hybrid
     params like

@@ -185,7 +185,7 @@ FAULTS = (
     Fault(
         "loading",
         "llama_py/test_readers",
-        "llama_py/loading/readers.py",
+        "llama_py/loading/weight_users.py",
         "for embeddings in (False, True):",
         "for embeddings in (False,):",
     ),

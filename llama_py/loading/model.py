@@ -18,7 +18,7 @@ from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.file_types import guessed, words_of
 from llama_py.gguf.fingerprint import fingerprint
 from llama_py.hparams import HParams
-from llama_py.loading.readers import readers_of
+from llama_py.loading.weight_users import find_weight_users
 from llama_py.models import architecture
 from llama_py.params import ModelParams, Progress
 from llama_py.params.like import warn_of_differences
@@ -154,7 +154,7 @@ class LoadedModel(Resource):
             from llama_py.loading.split import split
 
             split(self.architecture, weights, self.placement, device_of)
-        readers = readers_of(self.architecture, weights.all)
+        readers = find_weight_users(self.architecture, weights.all)
         self._weights = weights
         with shown(p.progress):
             self._place(device_of, readers, told(p.progress))
@@ -287,7 +287,7 @@ class LoadedModel(Resource):
         Raises GGUFError for an invalid file, WeightsError for an adapter of another model.
         """
         adapter = Adapter(path, self.arch, self._weights.places, self.placement.host)
-        readers = readers_of(self.architecture, adapter.tensors(), Loras(((adapter, 1.0),)))
+        readers = find_weight_users(self.architecture, adapter.tensors(), Loras(((adapter, 1.0),)))
         unread = [t.name for t in adapter.tensors() if not readers[id(t)]]
         if unread:
             log.warning("%s: no graph of the model uses %s", path, ", ".join(unread[:10]))

@@ -18,7 +18,7 @@ from ggml_py.types import BY_NAME, F16
 from llama_py.adapters.lora import Adapter
 from llama_py.batch import Batch
 from llama_py.context import Context
-from llama_py.loading.readers import readers_of
+from llama_py.loading.weight_users import find_weight_users
 from llama_py.model import Model
 from llama_py.weights.placement import Placement
 from tests.support.adapters import TABLE, matrices, merged, pairs, write_adapter
@@ -109,7 +109,7 @@ def test_every_product_with_a_weight_takes_an_adapter(name: str) -> None:
             rows, table, ids
         )
 
-    readers = readers_of(architecture, all_weights, Listening())  # type: ignore[arg-type]
+    readers = find_weight_users(architecture, all_weights, Listening())  # type: ignore[arg-type]
     multiplied = {
         t.name
         for t in all_weights

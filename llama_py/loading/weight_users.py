@@ -24,7 +24,7 @@ DRAFT: GraphType = "decoder_mtp"
 N_TOKENS = 8  # more than one: kernels may differ
 
 
-def readers_of(
+def find_weight_users(
     arch: Architecture, weights: Iterable[Tensor], loras: Loras = NO_LORAS
 ) -> dict[int, Sequence[Tensor]]:
     """Return the nodes that read each weight, by its id.
