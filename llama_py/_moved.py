@@ -30,7 +30,7 @@ MOVED = """
     gguf gguf_split:parts gguf_write:write ik_types keys mapped:pages
     graph linear outputs
     hooks unembed
-    hparams cparams forms:variants geometry:layer_shape share yarn
+    hparams cparams forms:variants geometry:layer_shape share:shard yarn
     hparams hparams.forms:variants hparams.geometry:layer_shape
     loading loaded:model readers:weight_users split
     memory memory.kept:specs

@@ -10,7 +10,7 @@ from llama_py.blocks.experts import Experts
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.hparams.share import Share, Steps, alone
+from llama_py.hparams.shard import Shard, Steps, alone
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class LatentExpertHParams(HParams):
     def of_latent(self, n: int, first: int) -> None:
         self.n_embd_routed, self.first_routed = n, first
 
-    def shared(self, share: Share) -> Self:
+    def shared(self, share: Shard) -> Self:
         hp, n, stem = super().shared(share), self.n_expert_latent, f"{self.latent_stem}_up"
         hp.of_latent(share.of(n, 1, stem) if n else 0, share.before(n, 1, stem) if n else 0)
         return hp

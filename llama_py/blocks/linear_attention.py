@@ -19,7 +19,7 @@ from llama_py.blocks.state import read_states
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
-from llama_py.hparams.share import Share
+from llama_py.hparams.shard import Shard
 from llama_py.memory.specs import StateSpec
 from llama_py.weights import Weights
 
@@ -81,7 +81,7 @@ class DeltaNetHParams(HParams):
         conv = tuple(n * steps for n in self.conv_sections)
         return conv, tuple(n * size for n in self.value_sections)
 
-    def shared(self, share: Share) -> Self:
+    def shared(self, share: Shard) -> Self:
         """Return the share of key heads, each with its value heads."""
         hp = super().shared(share)
         n_each = self.ssm_dt_rank // self.ssm_n_group

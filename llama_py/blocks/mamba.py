@@ -33,7 +33,7 @@ from llama_py.gguf.keys import Keys, flag, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.hparams.share import Share, Steps, alone
+from llama_py.hparams.shard import Shard, Steps, alone
 from llama_py.memory.specs import StateSpec
 from llama_py.weights import Bias, Weights
 
@@ -73,7 +73,7 @@ class SSMHParams(HParams):
     def state_sections(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return tuple(n * (self.ssm_d_conv - 1) for n in self.conv_sections), ()
 
-    def shared(self, share: Share) -> Self:
+    def shared(self, share: Shard) -> Self:
         """Return the share of groups with their heads; without groups, of dimensions."""
         hp = super().shared(share)
         n_group = self.ssm_n_group

@@ -9,7 +9,7 @@ from llama_py.blocks.attention import QKV, Attention
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.hparams.share import Steps
+from llama_py.hparams.shard import Steps
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.weights import Weights
 

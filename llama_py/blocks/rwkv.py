@@ -12,7 +12,7 @@ from llama_py.blocks.state import cells_1d, read_states, slots
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import EPS, RMS_EPS, HParams
-from llama_py.hparams.share import Share
+from llama_py.hparams.shard import Shard
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class RwkvHParams(HParams):
 class ChannelMixHParams(RwkvHParams):
     """Hyperparameters of a channel mix with hidden dimensions that devices can share."""
 
-    def shared(self, share: Share) -> Self:
+    def shared(self, share: Shard) -> Self:
         hp = super().shared(share)
         hp.n_ff = tuple(
             share.of(n, 1, "channel_mix_value", il=il) for il, n in enumerate(self.n_ff)

@@ -29,7 +29,7 @@ from llama_py.blocks.rwkv import GROUP_EPS, RwkvHParams
 from llama_py.blocks.state import n_snapshots, read_states, store_states
 from llama_py.gguf.keys import Keys, uint
 from llama_py.graph.builder import GraphBuilder
-from llama_py.hparams.share import Share
+from llama_py.hparams.shard import Shard
 from llama_py.memory.specs import StateSpec
 from llama_py.weights import Weights
 
@@ -55,7 +55,7 @@ class TimeMixHParams(RwkvHParams):
         super().load(keys)
         self.wkv_n_head_kv = self.wkv_n_head
 
-    def shared(self, share: Share) -> Self:
+    def shared(self, share: Shard) -> Self:
         """Return the share of heads; token-shift inputs are not split."""
         hp, n_kv = super().shared(share), self.wkv_n_head_kv
         each = self.wkv_n_head // n_kv

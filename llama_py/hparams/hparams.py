@@ -37,7 +37,7 @@ from llama_py.hparams.layer_shape import (
     WindowKind,
     unturned_pairs,
 )
-from llama_py.hparams.share import Share
+from llama_py.hparams.shard import Shard
 from llama_py.params import POOLING
 from llama_py.params.like import LLAMA_CPP, TRANSFORMERS
 
@@ -196,7 +196,7 @@ class HParams(Declared):
             recurrent=recurrent,
         )
 
-    def shared(self, share: Share) -> Self:
+    def shared(self, share: Shard) -> Self:
         """Return the sizes of one device's part: some of the heads, and of the hidden dimensions of
         every expert.
 
@@ -213,7 +213,7 @@ class HParams(Declared):
         hp.n_ff_shexp = share.of(self.n_ff_shexp, 1, "ffn_down_shexp") if self.n_ff_shexp else 0
         return hp
 
-    def shared_heads(self, share: Share, il: int) -> LayerShape:
+    def shared_heads(self, share: Shard, il: int) -> LayerShape:
         """Return layer il with one device's part of the heads; ALiBi layers are not divided."""
         shape = self.layers[il]
         return shape if self.max_alibi_bias > 0 else share.heads(shape, il)

@@ -10,7 +10,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
 from llama_py.hparams.layer_shape import ROPE_NEOX
-from llama_py.hparams.share import Steps
+from llama_py.hparams.shard import Steps
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.plain import Plain, PlainHParams

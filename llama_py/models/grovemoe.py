@@ -18,7 +18,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.layer_shape import ROPE_NEOX
-from llama_py.hparams.share import Share, Steps
+from llama_py.hparams.shard import Shard, Steps
 from llama_py.models.qwen3 import Qwen3
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.experts import ExpertHParams
@@ -42,7 +42,7 @@ class GroveMoeHParams(ExpertHParams):
         if self.n_expert % self.n_group_experts:
             raise keys.error("experts_per_group", f"must divide expert_count = {self.n_expert}")
 
-    def shared(self, share: Share) -> Self:
+    def shared(self, share: Shard) -> Self:
         hp = super().shared(share)
         hp.n_ff_chexp = share.of(self.n_ff_chexp, 1, "ffn_down_chexps")
         return hp

@@ -14,7 +14,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.layer_shape import ROPE_NEOX, Window
-from llama_py.hparams.share import Share
+from llama_py.hparams.shard import Shard
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Block, Decoder
@@ -54,7 +54,7 @@ class Lfm2HParams(MixedHParams):
     def _of_channels(self, n: int) -> None:
         self.n_embd_conv, self.n_embd_r = n, (self.n_shortconv_l_cache - 1) * n
 
-    def shared(self, share: Share) -> Self:
+    def shared(self, share: Shard) -> Self:
         hp = super().shared(share)
         for il in filter(self.is_recr, range(self.n_layer)):
             hp._of_channels(share.of(self.n_embd, 1, "shortconv.out_proj", il=il))

@@ -16,7 +16,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.layer_shape import ROPE_NORMAL, Rope
-from llama_py.hparams.share import Share
+from llama_py.hparams.shard import Shard
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Block, Layer, LongDecoder
@@ -51,7 +51,7 @@ class Llama4HParams(ScaledWindows):
         if self.n_expert == 0 and any(map(self.is_moe, range(self.n_layer))):
             raise keys.error("expert_count", "must be at least 1")
 
-    def shared(self, share: Share) -> Self:
+    def shared(self, share: Shard) -> Self:
         hp = super().shared(share)
         hp.n_ff_beside = tuple(
             share.of(n, 1, "ffn_down_shexp", il=il) if n else 0

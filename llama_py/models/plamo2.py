@@ -17,7 +17,7 @@ from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.layer_shape import ROPE_NEOX
-from llama_py.hparams.share import Share
+from llama_py.hparams.shard import Shard
 from llama_py.models.trunks.decoder import Block, Decoder, Layer
 from llama_py.models.trunks.hybrid import MixedHParams
 from llama_py.models.trunks.mamba_heads import MambaHeads
@@ -48,7 +48,7 @@ class Plamo2HParams(MixedHParams, SSMHParams):
         if self.ssm_d_inner % self.ssm_dt_rank:
             raise keys.error("ssm.time_step_rank", f"must divide inner_size = {self.ssm_d_inner}")
 
-    def shared(self, share: Share) -> Self:
+    def shared(self, share: Shard) -> Self:
         """Return the share of attention heads and of state space heads."""
         hp, size = super().shared(share), self.ssm_d_inner // self.ssm_dt_rank
         hp.ssm_dt_rank = share.of(self.ssm_dt_rank, size, "ssm_out", "ssm_x")

@@ -11,7 +11,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32
 from llama_py.gguf.file import TensorInfo
 from llama_py.gguf.tensor_part import bytes_of
-from llama_py.hparams.share import Share, apportion
+from llama_py.hparams.shard import Shard, apportion
 from llama_py.loading.split.pieces import TensorPiece, ranges_of, why_not
 from llama_py.memory.joined import cut, join
 
@@ -40,14 +40,14 @@ def test_things_are_shared_by_weight(
 def test_heads_stay_together_in_whole_blocks(
     n: int, width: int, block: int, expected: list[int]
 ) -> None:
-    shares = [Share((1, 1), i, lambda _: block) for i in range(2)]
+    shares = [Shard((1, 1), i, lambda _: block) for i in range(2)]
     assert [share.of(n, width, "attn_output", il=3) for share in shares] == expected
     idle = [share.knows(3, "attn_output")[0] for share in shares]
     assert idle == [False, expected == [6, 6]]
 
 
 def test_parts_follow_one_another() -> None:
-    shares = [Share((2, 0, 1), i, lambda _: 32) for i in range(3)]
+    shares = [Shard((2, 0, 1), i, lambda _: 32) for i in range(3)]
     assert [share.of(192, 1, "down") for share in shares] == [128, 32, 64]  # the second is idle
     assert [share.before(192, 1, "down") for share in shares] == [0, 128, 128]
 

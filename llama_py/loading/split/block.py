@@ -9,7 +9,7 @@ from ggml_py.ops import add, mul_mat
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear
-from llama_py.hparams.share import Steps
+from llama_py.hparams.shard import Steps
 from llama_py.loading.split.spread import Group, Spread
 
 

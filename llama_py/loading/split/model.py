@@ -13,7 +13,7 @@ from ggml_py.tensor import Tensor
 from llama_py.gguf.tensor_part import TensorCut
 from llama_py.graph.linear import ExpertLinear, Linear
 from llama_py.hparams import HParams
-from llama_py.hparams.share import Share, apportion
+from llama_py.hparams.shard import Shard, apportion
 from llama_py.loading.split.block import SplitBlock, SplitLinear, beside
 from llama_py.loading.split.pieces import TensorPiece, ranges_of, why_not
 from llama_py.loading.split.spread import Group
@@ -152,7 +152,7 @@ class _Graph(_Splitter):
     ) -> None:
         super().__init__(arch, w, stage, device_of)
         shares = [
-            Share(self.shares, i, self._block_of, self._has, stage.by_expert)
+            Shard(self.shares, i, self._block_of, self._has, stage.by_expert)
             for i in range(len(self.devices))
         ]
         self.weights = [PartWeights(w, x, stage.first + i) for i, x in enumerate(shares)]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ggml_py.tensor import Tensor, shape4
 from llama_py.graph.linear import ExpertLinear, Norm, NormKind
-from llama_py.hparams.share import Share
+from llama_py.hparams.shard import Shard
 from llama_py.loading.split.pieces import TensorPiece
 from llama_py.weights import Bias, Sections, Weights
 
@@ -19,7 +19,7 @@ class PartWeights(Weights):
     pieces   piece by id of its tensor
     """
 
-    def __init__(self, whole: Weights, share: Share, number: int) -> None:
+    def __init__(self, whole: Weights, share: Shard, number: int) -> None:
         super().__init__(whole.infos, whole.where, whole.like)
         self.share, self.number = share, number
         self.pieces: dict[int, TensorPiece] = {}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from llama_py.gguf.keys import Keys, uint
 from llama_py.hparams.layer_shape import ROPE_NONE
-from llama_py.hparams.share import Share
+from llama_py.hparams.shard import Shard
 from llama_py.models.trunks.latent import LatentHParams
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class KimiHParams(LatentHParams):
         self.n_embd_r = 3 * (self.ssm_d_conv - 1) * n_inner
         self.n_embd_s = self.n_embd_head_kda * n_inner
 
-    def shared(self, share: Share) -> Self:
+    def shared(self, share: Shard) -> Self:
         hp = super().shared(share)
         for il in filter(self.is_recr, range(self.n_layer)):
             hp._of_heads(share.of(self.n_head_kda, self.n_embd_head_kda, "attn_output", il=il))

@@ -16,7 +16,7 @@ from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.layer_shape import LayerShape
-from llama_py.hparams.share import Share
+from llama_py.hparams.shard import Shard
 from llama_py.memory.specs import KVCacheSpec, MemorySpecs
 from llama_py.models.trunks.decoder import Block, Decoder
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
@@ -49,7 +49,7 @@ class LatentSizesHParams(HParams):
         if self.n_rot == 0 or self.n_rot > most:
             raise keys.error("rope.dimension_count", f"must be from 2 to {most}")
 
-    def shared_heads(self, share: Share, il: int) -> LayerShape:
+    def shared_heads(self, share: Shard, il: int) -> LayerShape:
         """Return the share of heads of layer il. Every device computes the latent vector itself."""
         shape = self.layers[il]
         if shape.recurrent:

@@ -30,7 +30,7 @@ from llama_py.blocks.state import (
 )
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
-from llama_py.hparams.share import Steps, alone
+from llama_py.hparams.shard import Steps, alone
 from llama_py.memory.specs import StateSpec
 from llama_py.weights import Weights
 

@@ -12,7 +12,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.buckets import InputPosBucket, InputPosBucketKV
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.layer_shape import LayerShape
-from llama_py.hparams.share import Share
+from llama_py.hparams.shard import Shard
 from llama_py.models.trunks.decoder import Layer
 from llama_py.weights import Weights
 
@@ -22,7 +22,7 @@ class BucketHParams(HParams):
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     n_rel_attn_bkts: int = uint("attention.relative_buckets_count", least=4, most=254)
 
-    def shared_heads(self, share: Share, il: int) -> LayerShape:
+    def shared_heads(self, share: Shard, il: int) -> LayerShape:
         return share.heads(self.layers[il], il, "attn_o", "cross_attn_o")
 
 

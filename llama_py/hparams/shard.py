@@ -28,8 +28,8 @@ def apportion(n: int, weights: Sequence[float]) -> list[int]:
     return counts
 
 
-class Share:
-    """Share of one device.
+class Shard:
+    """Share of one device in the layers.
 
     weights   weights of all devices
     part      index of this device
