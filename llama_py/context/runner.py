@@ -23,7 +23,7 @@ from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
 from llama_py.loading.model import LoadedModel
 from llama_py.params import ContextParams
-from llama_py.support.progress import shown, told
+from llama_py.support.progress import progress_callback, show_progress
 
 if TYPE_CHECKING:
     from ggml_py.inspection.check import Checker
@@ -66,7 +66,9 @@ class Runner:
         self.checker = _checker(model, p.check) if p.check else None
         self.progress, self._several = p.progress, p.n_seq_max > 1
         self._lacks_next: list[Callable[[], bool]] | None = None  # by device, for the next token
-        how = CompileOptions(told(p.progress), p.fuse and p.watch is None and not p.check)
+        how = CompileOptions(
+            progress_callback(p.progress), p.fuse and p.watch is None and not p.check
+        )
         devices = list(model.placement.devices)
         self.sched = Scheduler(
             devices,
@@ -121,7 +123,7 @@ class Runner:
     def _build(self, params: GraphParams) -> tuple[GraphResult, Plan]:
         res = self.model.architecture.graph(params)
         log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
-        with shown(self.progress):
+        with show_progress(self.progress):
             plan = self._planned(res, self._taps(res) if self._taps else None)
         built = res, plan
         self.n_changes += 1
@@ -158,7 +160,7 @@ class Runner:
         key   if not empty: name for `Scheduler.has_provided` in later processes
         """
         built = map(self.model.architecture.graph, params)
-        with shown(self.progress):
+        with show_progress(self.progress):
             self.sched.provide(((r.graph, self._pins(r), self._in_parts(r)) for r in built), key)
 
     def key_of(self, params: GraphParams, shapes: Sequence[tuple[int, int]]) -> str:

@@ -22,7 +22,7 @@ from llama_py.loading.weight_users import find_weight_users
 from llama_py.models import architecture
 from llama_py.params import ModelParams, Progress
 from llama_py.params.like import warn_of_differences
-from llama_py.support.progress import shown, told
+from llama_py.support.progress import progress_callback, show_progress
 from llama_py.support.resource import Resource
 from llama_py.tokenizer import Tokenizer
 from llama_py.weights import Weights
@@ -156,8 +156,8 @@ class LoadedModel(Resource):
             split(self.architecture, weights, self.placement, device_of)
         readers = find_weight_users(self.architecture, weights.all)
         self._weights = weights
-        with shown(p.progress):
-            self._place(device_of, readers, told(p.progress))
+        with show_progress(p.progress):
+            self._place(device_of, readers, progress_callback(p.progress))
         self.adapters: list[Adapter] = []
         self.sizes = weights.sizes
         self.n_params, self.n_bytes = weights.n_params, weights.n_bytes

@@ -145,7 +145,7 @@ KERNELS = Kernels()  # display for a model and its contexts
 
 
 @contextmanager
-def shown(progress: Progress | bool | None) -> Iterator[None]:
+def show_progress(progress: Progress | bool | None) -> Iterator[None]:
     """Show compiled kernels on a terminal within `with`, unless `progress` is False or a function,
     or another listener is active."""
     if progress not in (None, True) or building.is_told() or not on_terminal():
@@ -158,6 +158,6 @@ def shown(progress: Progress | bool | None) -> Iterator[None]:
             KERNELS.close()
 
 
-def told(progress: Progress | bool | None) -> Progress | None:
+def progress_callback(progress: Progress | bool | None) -> Progress | None:
     """Return the progress function, if it is one."""
     return None if isinstance(progress, bool) else progress

@@ -12,7 +12,7 @@ import pytest
 from ggml_py.machine import building
 from ggml_py.machine.building import BuildStage
 from llama_py.support import progress
-from llama_py.support.progress import Kernels, shown
+from llama_py.support.progress import Kernels, show_progress
 from tests.support.limits import SECONDS
 
 
@@ -82,7 +82,7 @@ def building_kernels() -> None:
 
 def test_python_shows_it_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_of(monkeypatch)
-    with shown(None):
+    with show_progress(None):
         building_kernels()
     assert "first use only: 1 of 2" in terminal.getvalue()
     assert not building.is_told()
@@ -112,7 +112,7 @@ def test_an_interrupt_ends_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("given", [False, lambda done, total, what: None])
 def test_python_can_be_told_not_to(given: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_of(monkeypatch)
-    with shown(given):
+    with show_progress(given):
         building_kernels()
     assert terminal.getvalue() == ""
 
@@ -120,13 +120,13 @@ def test_python_can_be_told_not_to(given: bool, monkeypatch: pytest.MonkeyPatch)
 def test_who_is_told_already_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_of(monkeypatch)
     stages: list[BuildStage] = []
-    with building.telling(stages.append), shown(None):
+    with building.telling(stages.append), show_progress(None):
         building_kernels()
     assert len(stages) == 3 and terminal.getvalue() == ""
 
 
 def test_nothing_is_shown_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
-    with shown(None):
+    with show_progress(None):
         assert not building.is_told()
         building_kernels()
     assert capsys.readouterr().err == ""
