@@ -37,7 +37,7 @@ from ggml_py.plan.order import stored_early
 from ggml_py.plan.pipeline import MAX_COPIES, GraphPipeline, PipelinedPlan
 from ggml_py.plan.plan import Plan, PlanInWaves, Plans, Split
 from ggml_py.plan.split import GraphPart, Splitter
-from ggml_py.plan.taps import Taps, cut, hold_sources, keeps_sources, settled
+from ggml_py.plan.taps import Taps, cut, hold_sources, keeps_sources, split_taps
 from ggml_py.plan.waves import in_waves
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
 
@@ -191,7 +191,7 @@ class Scheduler:
         """
         number = self._pipeline.next_copy() if self._pipeline else 0
         if taps is not None:
-            taps = settled(taps, graph)
+            taps = split_taps(taps, graph)
         layout = self._lay_out(graph, pins, fixed, number, taps)
         memory = layout.memory
         for tensor, arena, offset in memory.placed:

@@ -37,7 +37,7 @@ class Taps:
     sources: Sequence[Tensor] = ()
 
 
-def settled(taps: Taps, graph: Graph) -> Taps:
+def split_taps(taps: Taps, graph: Graph) -> Taps:
     """Turn read nodes that are changed later, or whose sources are read, into stops; keep other
     nodes to the end.
 

@@ -22,7 +22,7 @@ from ggml_py.fusion.pattern import Pattern
 from ggml_py.fusion.uses import Uses
 from ggml_py.graph import Graph
 from ggml_py.plan.sched import Scheduler
-from ggml_py.plan.taps import Taps, keeps_sources, settled
+from ggml_py.plan.taps import Taps, keeps_sources, split_taps
 from ggml_py.tensor import FLAG_OUTPUT, FLAG_WEIGHT, Tensor
 from ggml_py.types import BY_NAME, F16, F32, I32, GGMLType
 from llama_py_tools.test_backend_ops.case import Case, Init, Leaves
@@ -270,7 +270,7 @@ def test_sources_that_the_op_changes_are_refused() -> None:
     graph = Graph()
     graph.build_forward_expand(y)
     with pytest.raises(ValueError, match=r"SCALE .* overwrites its source; read the source before"):
-        settled(Taps(lambda _: None, sources=[y]), graph)
+        split_taps(Taps(lambda _: None, sources=[y]), graph)
 
 
 def test_a_value_that_an_op_changes_later_is_read_before() -> None:
@@ -279,5 +279,5 @@ def test_a_value_that_an_op_changes_later_is_read_before() -> None:
     y = ops.all_reduce(parts)
     graph = Graph()
     graph.build_forward_expand(y)
-    taps = settled(Taps(lambda _: None, read=[*parts, y]), graph)
+    taps = split_taps(Taps(lambda _: None, read=[*parts, y]), graph)
     assert taps.stops == parts and taps.read == [y]
