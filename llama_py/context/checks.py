@@ -19,7 +19,7 @@ from llama_py.params import ContextParams
 log = logging.getLogger("llama_py")
 
 
-def settled(model: LoadedModel, p: ContextParams) -> CParams:
+def resolve_cparams(model: LoadedModel, p: ContextParams) -> CParams:
     """Return the parameters of all graphs; ContextError for unsupported options."""
     check_forms(p.forms)
     if p.mtp and not model.architecture.load_mtp:

@@ -25,7 +25,7 @@ from llama_py.batch import F32, I32, Batch, UBatch, Wanted
 from llama_py.batch.splitter import BatchSplitter, splitter_of
 from llama_py.blocks.known_forms import forms
 from llama_py.context import state
-from llama_py.context.checks import settled
+from llama_py.context.checks import resolve_cparams
 from llama_py.context.companions import Accompanied
 from llama_py.context.graph_reserve import full_params, reserve_params
 from llama_py.context.inspection import InspectionMixin
@@ -82,7 +82,7 @@ class Context(Resource, Accompanied, InspectionMixin):
         self.n_settings = 0
         self.model = model
         self.params = p = ContextParams(**options)
-        self.cparams = settled(model, p)
+        self.cparams = resolve_cparams(model, p)
         self._lent = None if p.target is None else p.target.model.architecture.lends()
         self.gtype: GraphType = "decoder_mtp" if p.mtp else "decoder"
         self.embd: F32 | None = None

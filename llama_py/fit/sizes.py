@@ -13,7 +13,7 @@ from ggml_py.backend.planned import Planned
 from ggml_py.inspection.dump import layer_of
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
-from llama_py.context.checks import settled
+from llama_py.context.checks import resolve_cparams
 from llama_py.fit.planning import PlannedModel
 from llama_py.memory import Placing, create_memory
 from llama_py.params import ContextParams
@@ -133,7 +133,7 @@ def _host_size(t: Tensor, uses: Sequence[str], host: Any) -> int:
 def _caches(model: PlannedModel, p: ContextParams) -> list[int]:
     """Return bytes of keys, values and states by layer."""
     arch, place = model.architecture, model.placement
-    layers, cparams = model.hparams.kept_layers, settled(model, p)
+    layers, cparams = model.hparams.kept_layers, resolve_cparams(model, p)
     how = Placing(
         cparams,
         lambda il: place.host,
