@@ -14,7 +14,7 @@ from llama_py.decoding.drafting.drafter import (
     DraftRequest,
     drafter,
 )
-from llama_py.decoding.drafting.needs import load_draft, settled
+from llama_py.decoding.drafting.needs import load_draft, resolve_draft_method
 from llama_py.decoding.drafting.statistics import DraftStatistics
 from llama_py.decoding.track import Track
 from llama_py.loading.model import LoadedModel
@@ -35,7 +35,7 @@ class Drafts:
         Raises ContextError for a draft method that the model does not support, ModelError for a
         draft model with another vocabulary, and errors of loading it."""
         self.ctx, self.params = ctx, params
-        p = settled(params)
+        p = resolve_draft_method(params)
         kinds = {name: drafter(name) for name in p.drafters}
         self._loaded = load_draft(ctx, p, kinds.values())
         given = p.model_draft if isinstance(p.model_draft, LoadedModel) else self._loaded

@@ -17,7 +17,7 @@ MAX_PLANES = 8  # tokens that states can roll back; longer drafts need a checkpo
 NEXTN, BY_NEXTN = ".nextn.eh_proj.weight", "draft-mtp"
 
 
-def settled(p: SpeculativeParams) -> SpeculativeParams:
+def resolve_draft_method(p: SpeculativeParams) -> SpeculativeParams:
     """Return p with a method that fits `model_draft` if it has no method: the draft model's, else
     NextN layers (common_speculative_types_from_gguf)."""
     if p.spec_type or p.model_draft is None:
@@ -40,13 +40,13 @@ def _way_of(file: GGUFFile) -> str:
 
 def n_planes(p: SpeculativeParams) -> int:
     """Return `n_rs_seq` of a context that drafts, so that states roll back without checkpoints."""
-    longest = (drafter(name).n_max(p) for name in settled(p).drafters)
+    longest = (drafter(name).n_max(p) for name in resolve_draft_method(p).drafters)
     return max((n for n in longest if n <= MAX_PLANES), default=0)
 
 
 def needs_nextn(p: SpeculativeParams) -> bool:
     """Return True if the model itself must be loaded with its NextN layers."""
-    kinds = [drafter(name) for name in settled(p).drafters]
+    kinds = [drafter(name) for name in resolve_draft_method(p).drafters]
     given = p.model_draft is not None and sum(kind.uses_draft_model for kind in kinds) == 1
     return not given and any(kind.loads_nextn for kind in kinds)
 
