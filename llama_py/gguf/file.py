@@ -40,7 +40,7 @@ from llama_py.gguf.metadata import (
     quoted,
     read_metadata,
 )
-from llama_py.gguf.pages import let_go
+from llama_py.gguf.pages import release_pages
 from llama_py.gguf.parts import check_part, part_paths, read_split
 
 log = logging.getLogger("llama_py")
@@ -93,7 +93,7 @@ class TensorInfo:
     def let_go(self) -> None:
         """Release memory of the mapped bytes after a device has copied them."""
         if self.mapped is not None:
-            let_go(self.mapped, self.offset, self.offset + self.nbytes)
+            release_pages(self.mapped, self.offset, self.offset + self.nbytes)
 
 
 class GGUFFile:
@@ -208,7 +208,7 @@ def _read_part(path: Path, use_mmap: bool) -> _Part:
     n_kv = cursor.count("key-values", _MIN_KEY_VALUE)
     metadata = read_metadata(cursor, n_kv)
     tensors = _read_tensors(cursor, n_tensors, metadata)
-    let_go(cursor.data, 0, cursor.pos)  # a vocabulary takes some MiB
+    release_pages(cursor.data, 0, cursor.pos)  # a vocabulary takes some MiB
     return _Part(path, version, metadata, tensors)
 
 

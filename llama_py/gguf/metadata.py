@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_py.errors import GGUFError
-from llama_py.gguf.pages import let_go
+from llama_py.gguf.pages import release_pages
 
 # Scalar types by their id in the file; with the codes of struct and NumPy.
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -126,7 +126,7 @@ class StoredArray:
 
     def decode(self) -> list[Any] | NDArray[Any]:
         decoded = _decode_array(self.data[self.start : self.end], 0)[0]
-        let_go(self.data, self.start, self.end)
+        release_pages(self.data, self.start, self.end)
         return decoded
 
 

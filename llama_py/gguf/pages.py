@@ -7,7 +7,7 @@ import mmap
 AROUND = 64 << 10  # bytes that are mapped together with a page (Linux: fault_around_bytes)
 
 
-def let_go(mapped: mmap.mmap, start: int, end: int) -> None:
+def release_pages(mapped: mmap.mmap, start: int, end: int) -> None:
     """Release the memory that these bytes use in this process, with adjacent mapped pages.
     The next access reads the file again."""
     first = max(0, start - AROUND) // mmap.PAGESIZE * mmap.PAGESIZE

@@ -16,7 +16,7 @@ from ggml_py.errors import GGUFError
 from ggml_py.types import TYPES
 from llama_py.gguf import metadata as gguf_metadata
 from llama_py.gguf.file import GGUFFile
-from llama_py.gguf.pages import AROUND, let_go
+from llama_py.gguf.pages import AROUND, release_pages
 from tests.support import vocab_data
 from tests.support.commands import DEMO, tiny_model
 from tests.support.gguf_writer import (
@@ -267,7 +267,7 @@ def test_what_came_along_with_a_tensor_is_let_go_of() -> None:
         ((1 << 20) - 8, 1 << 20, ((1 << 20) - 8 - AROUND) // page * page, 1 << 20),
     ):
         mapped: Any = Mapped()
-        let_go(mapped, start, end)
+        release_pages(mapped, start, end)
         assert mapped.asked == (mmap.MADV_DONTNEED, first, last - first)
 
 
