@@ -1,7 +1,7 @@
-"""Count functions and classes whose names are participles, prepositions or quantifiers.
+"""Count participles, prepositions and quantifiers among names of functions and classes.
 
     python -m dev.docs.names            # counts per package
-    python -m dev.docs.names PATH ...   # each such name in these files, with its line
+    python -m dev.docs.names PATH ...   # each such name in some files, with its line
     python -m dev.docs.names --lower    # lower the limits in names.txt to today's counts
 
 Functions are verbs, predicates start with is, has, can or supports, and classes, modules and
@@ -57,7 +57,7 @@ class Flagged(NamedTuple):
     name: str
 
 
-def flagged(text: str) -> Iterator[Flagged]:
+def flagged_names(text: str) -> Iterator[Flagged]:
     """Yield names of functions and classes in a source text that break a rule."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -72,7 +72,7 @@ def counts() -> dict[str, int]:
     found: Counter[str] = Counter()
     for package in SHIPPED:
         for module in modules(ROOT, package):
-            found.update(f"{package}: {one.rule}" for one in flagged(module.text))
+            found.update(f"{package}: {one.rule}" for one in flagged_names(module.text))
     return {f"{p}: {rule}": found[f"{p}: {rule}"] for p in SHIPPED for rule in RULES}
 
 
@@ -95,7 +95,7 @@ def main(argv: Sequence[str]) -> int:
             print(f"| `{p}` | {' | '.join(str(now[f'{p}: {rule}']) for rule in RULES)} |")
     found = 0
     for path in argv if argv != ["--lower"] else ():
-        for line, rule, name in flagged(Path(path).read_text(encoding="utf-8")):
+        for line, rule, name in flagged_names(Path(path).read_text(encoding="utf-8")):
             found += 1
             print(f"{path}:{line}: {rule}: {name}")
     return int(found > 0)

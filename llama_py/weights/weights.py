@@ -44,7 +44,7 @@ class Weights:
     """
 
     def __init__(self, infos: Mapping[str, TensorInfo], where: str, like: str = LLAMA_CPP) -> None:
-        """Create declarations for the tensors of a file or `TensorFactory`; like: one of `LIKE`."""
+        """Create declarations for the tensors of a file or `TensorFactory`; like: a `LIKE`."""
         invent = infos if isinstance(infos, TensorFactory) else None
         self._all = Declarations(infos, where, invent, like)
         self.prefix = ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dev.docs.names import Flagged, counts, flagged, limits
+from dev.docs.names import Flagged, counts, flagged_names, limits
 
 NOW = counts()
 
@@ -30,7 +30,7 @@ async def loaded(): ...
 def read(): ...
 def seed(): ...
 """
-    assert sorted(flagged(text)) == [
+    assert sorted(flagged_names(text)) == [
         Flagged(2, "participle", "Kept"),
         Flagged(4, "preposition or quantifier", "_Whole"),
         Flagged(5, "ends in a preposition", "told_of"),
