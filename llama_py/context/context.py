@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ggml_py._moved import Former
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.machine.garbage import collected_later
@@ -348,7 +349,7 @@ class Context(Resource, Accompanied, InspectionMixin):
         sequences = f"{cp.n_seq_max} sequences" if cp.n_seq_max > 1 else "1 sequence"
         return f"<Context of {self.n_ctx} cells, {sequences}, {self.model.arch}>"
 
-    def computed_with(self, seq_id: int) -> Hashable | None:
+    def adapter_key(self, seq_id: int) -> Hashable | None:
         """Return the cache key of a sequence (adapters and control vector), or None if results
         depend on how tokens are batched."""
         loras = self._adapters.of(seq_id)
@@ -500,3 +501,5 @@ class Context(Resource, Accompanied, InspectionMixin):
         """Compute buffers for the largest graphs, so that decode does not allocate."""
         full = reserve_params(self.model, self._graph_params, self.memory, self.cparams)
         self.runner.reserve(full)
+
+    computed_with = Former("adapter_key")

@@ -78,7 +78,7 @@ class Toy:
     def epoch(self) -> int:
         return self.memory.changes
 
-    def computed_with(self, seq_id: int) -> tuple[()]:
+    def adapter_key(self, seq_id: int) -> tuple[()]:
         return ()
 
     def decode(

@@ -42,7 +42,7 @@ class CachedContext(Restorable, Protocol):
         copy: bool = True,
     ) -> F32: ...
 
-    def computed_with(self, seq_id: int) -> Hashable | None: ...
+    def adapter_key(self, seq_id: int) -> Hashable | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class PrefixCache:
 
     def _kind(self, seq_id: int) -> Hashable | None:
         """Return the key of a sequence's computations, or None if they cannot be reused."""
-        return None if self.ctx.model.has_encoder else self.ctx.computed_with(seq_id)
+        return None if self.ctx.model.has_encoder else self.ctx.adapter_key(seq_id)
 
     def _known(self, seq_id: int) -> int:
         """Return the number of a sequence's tokens that certainly agree with the tree."""

@@ -26,7 +26,7 @@ def save_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> int:
             "known; decode with PrefixCache.decode, or call PrefixCache.hold"
         )
     io = begin(reuse.ctx, WHAT)
-    io.text(str(reuse.ctx.computed_with(seq_id)))
+    io.text(str(reuse.ctx.adapter_key(seq_id)))
     io.array(np.asarray(tokens, np.int32))
     memory.state_write(io, seq_id)
     kept = reuse.snapshots.of(seq_id)
@@ -46,7 +46,7 @@ def load_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> list[int
     """
     with naming(path):
         io = opened(reuse.ctx, Path(path).read_bytes(), WHAT)
-        found, wanted = io.text(), str(reuse.ctx.computed_with(seq_id))
+        found, wanted = io.text(), str(reuse.ctx.adapter_key(seq_id))
         if found != wanted:
             other = printable(found)
             raise ContextError(
@@ -58,7 +58,7 @@ def load_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> list[int
         reuse.hold(tokens, seq_id)
         for _ in range(io.count()):
             n, marked = io.count(), bool(io.count())
-            at = reuse.tree.reach(tokens[:n], reuse.ctx.computed_with(seq_id))
+            at = reuse.tree.reach(tokens[:n], reuse.ctx.adapter_key(seq_id))
             reuse.snapshots.keep(at, io.blob().tobytes(), marked)
         io.end()
     return tokens
