@@ -138,7 +138,7 @@ def _keeps(kind: type[Architecture], variant: str) -> list[str]:
     model = tiny.find(kind.arch, variant)
     hp: HParams = kind.HParams(tiny.metadata(kind.arch, model), kind.arch)
     built = kind(hp, Weights(Invented(model), kind.arch), load_mtp=True)
-    return [_words(built.keeps(il)) for il in hp.kept_layers]
+    return [_words(built.memory_spec(il)) for il in hp.kept_layers]
 
 
 def _words(kept: MemorySpecs) -> str:

@@ -77,7 +77,7 @@ def _n_rs_seq(model: LoadedModel, p: ContextParams) -> int:
     model rolls back without states."""
     hp, architecture = model.hparams, model.architecture
     layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else hp.kept_layers
-    kept = (k for il in layers for k in architecture.kept(il))
+    kept = (k for il in layers for k in architecture.sharded_memory_spec(il))
     states = [k for k in kept if isinstance(k, StateSpec | Compressed)]
     if not states or not p.n_rs_seq:
         return 0

@@ -84,7 +84,7 @@ class Context(Resource, Accompanied, InspectionMixin):
         self.model = model
         self.params = p = ContextParams(**options)
         self.cparams = resolve_cparams(model, p)
-        self._lent = None if p.target is None else p.target.model.architecture.lends()
+        self._lent = None if p.target is None else p.target.model.architecture.tensors_for_draft()
         self.gtype: GraphType = "decoder_mtp" if p.mtp else "decoder"
         self.embd: F32 | None = None
         self.embd_seq: dict[int, F32] = {}
@@ -148,7 +148,7 @@ class Context(Resource, Accompanied, InspectionMixin):
             n_pos=hp.n_pos_per_embd,
             parts=self.model.placement.group,
         )
-        return create_memory({il: arch.kept(il) for il in layers}, how)
+        return create_memory({il: arch.sharded_memory_spec(il) for il in layers}, how)
 
     def _shared_memory(self, target: Context) -> MemoryGroup:
         """Return the memory of a draft model that attends to the target model's cache."""

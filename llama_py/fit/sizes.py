@@ -142,7 +142,7 @@ def _caches(model: PlannedModel, p: ContextParams) -> list[int]:
         n_pos=model.hparams.n_pos_per_embd,
         parts=place.group,
     )
-    memory = create_memory({il: arch.kept(il) for il in layers}, how)
+    memory = create_memory({il: arch.sharded_memory_spec(il) for il in layers}, how)
     found = [0] * len(model.layer_devices)
     for t in memory.tensors():
         il = layer_of(t)

@@ -68,7 +68,7 @@ def _graph(
     cparams = CParams.of(hp, options)
     mtp = gtype == "decoder_mtp"
     layers = range(hp.n_layer, hp.n_layer_all) if mtp else hp.kept_layers
-    kept = {il: arch.kept(il) for il in layers}
+    kept = {il: arch.sharded_memory_spec(il) for il in layers}
     parts = [NullDevice()] * max(map(len, arch.parts.values()), default=0)
     how = Placing(cparams, lambda _: NullDevice(), F16, F16, parts=parts)
     memory = create_memory(kept, how)
@@ -78,7 +78,7 @@ def _graph(
         ubatch = replace(ubatch, token=None, embd=rows)
     encoded = Cross(np.zeros((1, hp.n_embd), np.float32), [(0,)])
     mctx = memory.init_full()
-    lent = arch.stand_in()
+    lent = arch.placeholder_tensors()
     params = GraphParams(
         hp, cparams, ubatch, mctx, N_TOKENS, gtype, encoded=encoded, loras=loras, lent=lent
     )

@@ -67,7 +67,7 @@ class CogVLM(Decoder):
         qkv = Projections(w, hp.n_embd, hp.layers[w.il], bias=False, scaled=False, joined=True)
         return kind(w, hp, qkv=qkv, name="attn_out")
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return False
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:

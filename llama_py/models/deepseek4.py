@@ -272,7 +272,7 @@ class Deepseek4(DraftingDecoder):
         made = ((w.layer(il), self.layer(w.layer(il), il)) for il in nextn)
         self.drafting = [StreamNextN(own, self.hp, layer) for own, layer in made]
 
-    def keeps(self, il: int) -> MemorySpecs:
+    def memory_spec(self, il: int) -> MemorySpecs:
         hp = self.hp
         near = KVCacheSpec(
             1,
@@ -296,7 +296,7 @@ class Deepseek4(DraftingDecoder):
         cur = g.cb(mean(cur), "layer_inp", il)
         return g.expand(cur) if il in g.cparams.embeddings_layer_inp else cur
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return False
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:

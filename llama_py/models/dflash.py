@@ -213,7 +213,7 @@ class DFlash(Architecture):
     gtypes = ("decoder", "encoder")
 
     @classmethod
-    def way_to_draft(cls, names: Iterable[str]) -> str:
+    def draft_method(cls, names: Iterable[str]) -> str:
         return "draft-dspark" if MARKOV in names else "draft-dflash"
 
     def declare(self, w: Weights) -> None:
@@ -245,23 +245,23 @@ class DFlash(Architecture):
         sure = self.markov is not None and self.markov.sure is not None
         n_pairs = hp.selector_top_k * pairs
         block = DraftBlock(hp.block_size, first if chained else 1, chained, sure, n_pairs)
-        self.draft_rules = DraftRules(self.way_to_draft(w.infos), hp.target_layers, block)
+        self.draft_rules = DraftRules(self.draft_method(w.infos), hp.target_layers, block)
 
     def _layer(self, w: Weights, pairs: bool) -> BlockLayer | StreamBlockLayer:
         if self.hp.streams is not None:
             return StreamBlockLayer(w, self.hp, self.hp.streams)
         return BlockLayer(w, self.hp, pairs)
 
-    def keeps(self, il: int) -> MemorySpecs:
+    def memory_spec(self, il: int) -> MemorySpecs:
         if self.hp.streams is None:
-            return super().keeps(il)
+            return super().memory_spec(il)
         return (KVCacheSpec(1, self.hp.n_embd_head_k, 0, self.hp.window(il), self.hp.rope(il)),)
 
     def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
         return self.freqs
 
-    def stand_in(self) -> Borrowed:
-        return self.ends.stand_in()
+    def placeholder_tensors(self) -> Borrowed:
+        return self.ends.placeholder_tensors()
 
     def build_encoder(self, g: GraphBuilder) -> None:
         n_inp = self.hp.n_embd_inp

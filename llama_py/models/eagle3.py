@@ -94,8 +94,8 @@ class Eagle3(Architecture):
     def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
         return self.factors(cparams)
 
-    def stand_in(self) -> Borrowed:
-        return self.ends.stand_in()
+    def placeholder_tensors(self) -> Borrowed:
+        return self.ends.placeholder_tensors()
 
     def build_encoder(self, g: GraphBuilder) -> None:
         """Build the graph that encodes three layers' hidden states into states for drafting."""

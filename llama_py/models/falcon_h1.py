@@ -103,7 +103,7 @@ class FalconH1(LongDecoder):
             FeedForward(w, n_embd, hp.layers[il].n_ff, bias=True, scaled=False),
         )
 
-    def keeps(self, il: int) -> MemorySpecs:
-        return *super().keeps(il), StateSpec(
+    def memory_spec(self, il: int) -> MemorySpecs:
+        return *super().memory_spec(il), StateSpec(
             self.hp.n_embd_r, self.hp.n_embd_s, *self.hp.state_sections
         )

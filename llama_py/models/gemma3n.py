@@ -127,7 +127,7 @@ class Gemma3n(SharedKVDecoder):
         g.shared("inp_per_layer", lambda: self.per_layer(g, cur))
         return self.altup.stack(g, cur)
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return False
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:

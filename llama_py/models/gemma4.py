@@ -169,7 +169,7 @@ class Gemma4(SharedKVDecoder):
             g.shared("inp_per_layer", lambda: per_layer(g, cur))
         return cur
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return g.cparams.embeddings_nextn_masked
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:

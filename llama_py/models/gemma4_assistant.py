@@ -118,14 +118,14 @@ class Gemma4Assistant(Architecture):
     def head_of(self, nextn: int | None = None) -> Linear | None:
         return self.output
 
-    def stand_in(self) -> Borrowed:
+    def placeholder_tensors(self) -> Borrowed:
         return Borrowed(Tensor(F32, (self.hp.n_embd_out, self.hp.n_vocab)))
 
     def reads(self, kept: Mapping[int, MemorySpecs]) -> Mapping[int, int]:
         last, found = max(kept), dict[int, int]()
         for il in range(self.hp.n_layer):
             found[il] = last - 1 if self.hp.swa_layers[il] else last
-            mine, theirs = self.keeps(il)[0], _stored(kept, found[il])
+            mine, theirs = self.memory_spec(il)[0], _stored(kept, found[il])
             assert isinstance(mine, KVCacheSpec)
             if theirs is None or _sizes(mine) != _sizes(theirs):
                 raise ContextError(

@@ -272,8 +272,8 @@ class Glm5Next(Latent):
             self.indexers.append(made.indexer)
         return made
 
-    def keeps(self, il: int) -> MemorySpecs:
-        kept, hp = super().keeps(il), self.hp
+    def memory_spec(self, il: int) -> MemorySpecs:
+        kept, hp = super().memory_spec(il), self.hp
         if il >= hp.n_layer or hp.indexers[il] != il:
             return kept
         # key and gate of a token, and the key of a pool
@@ -285,7 +285,7 @@ class Glm5Next(Latent):
             self.indexers[0].inputs(g)
         return g.cb(spread(cur), "hc_init")
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return False
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:

@@ -66,7 +66,7 @@ class GptOss(Decoder):
             ),
         )
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return g.cparams.embeddings_nextn_masked
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:

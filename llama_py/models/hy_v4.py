@@ -166,7 +166,7 @@ class HyV4(Choosing):
         cur = reshape(super().embed(g), n_embd, 1, g.n_tokens)
         return g.cb(repeat_4d(cur, n_embd, n, g.n_tokens, 1), "hc_init")
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return False
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:

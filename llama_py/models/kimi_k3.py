@@ -167,7 +167,7 @@ class KimiK3(Latent):
             w.tensor("ffn_res_score.weight", n_embd) if every else None,
         )
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return False
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:

@@ -67,8 +67,8 @@ class MinimaxM3(Decoder):
             expert_layer(w, hp, il, bias="needed", act=SWIGLU_OAI),
         )
 
-    def keeps(self, il: int) -> MemorySpecs:
-        kept, hp = super().keeps(il), self.hp
+    def memory_spec(self, il: int) -> MemorySpecs:
+        kept, hp = super().memory_spec(il), self.hp
         if il < hp.n_layer_dense_lead:
             return kept
         return *kept, Index(hp.indexer_head_size, hp.rope(il), rotated=False)

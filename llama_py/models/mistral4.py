@@ -30,7 +30,7 @@ class Mistral4(Deepseek2):
     def declare_nextn(self, w: Weights) -> None:
         Decoder.declare_nextn(self, w)
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return True
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:

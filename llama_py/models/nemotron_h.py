@@ -101,5 +101,5 @@ class NemotronH(SeedingDecoder):
         )
         return LatentExperts(w, hp, experts, shared)
 
-    def keeps(self, il: int) -> MemorySpecs:
-        return () if self.hp.is_ffn(il) else super().keeps(il)
+    def memory_spec(self, il: int) -> MemorySpecs:
+        return () if self.hp.is_ffn(il) else super().memory_spec(il)

@@ -51,5 +51,5 @@ class Qwen3VL(Qwen3):
             return cur
         return g.cb(add(cur, g.deepstack(il + 1)), "deepstack_out", il)
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return self.hp.n_deepstack_layers < self.hp.n_layer

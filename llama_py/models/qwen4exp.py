@@ -221,8 +221,8 @@ class Qwen4Exp(Decoder):
         )
         return SharedExperts(w, hp, experts, hp.n_ff_shexp, gated=True)
 
-    def keeps(self, il: int) -> MemorySpecs:
-        kept, hp = super().keeps(il), self.hp
+    def memory_spec(self, il: int) -> MemorySpecs:
+        kept, hp = super().memory_spec(il), self.hp
         if il == hp.ngram_layer:
             state = StateSpec(hp.n_embd_r, hp.n_embd_s, n_embd_p=hp.ngrams.n_state)
             return state, Tokens()

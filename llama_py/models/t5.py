@@ -105,8 +105,8 @@ class T5(EarlyScaleDecoder):
         self.encoder = [reader(part, hp, read(part)) for part in parts]
         self.layers = [self.layer(w.layer(il, "dec."), il) for il in range(hp.dec_n_layer)]
 
-    def keeps(self, il: int) -> MemorySpecs:
-        return super().keeps(il) if il < self.hp.dec_n_layer else ()
+    def memory_spec(self, il: int) -> MemorySpecs:
+        return super().memory_spec(il) if il < self.hp.dec_n_layer else ()
 
     def layer(self, w: Weights, il: int) -> DecoderLayer:
         hp = self.hp

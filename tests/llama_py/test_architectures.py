@@ -72,7 +72,7 @@ class TestLatentAttention:
     def test_unpacked_keys_give_the_same_as_latent_ones(self, name: str, flash_attn: str) -> None:
         latent = logits(live(name), flash_attn=flash_attn)
         model = model_of(*changed(name, unsplit))
-        (kept,) = model.architecture.keeps(1)
+        (kept,) = model.architecture.memory_spec(1)
         assert isinstance(kept, KVCacheSpec)
         assert (kept.n_head_kv, kept.n_embd_head_k, kept.n_embd_head_v) == (2, 40, 24)
         # flash attention sees F16 keys, which are other numbers here

@@ -52,7 +52,7 @@ def keeps(hp: HParams) -> list[Any]:
     """What layers keep unless an architecture says otherwise."""
     toy = object.__new__(Toy)
     toy.hp = hp
-    return [toy.keeps(il) for il in range(hp.n_layer)]
+    return [toy.memory_spec(il) for il in range(hp.n_layer)]
 
 
 def test_heads_of_the_second_layer_only() -> None:

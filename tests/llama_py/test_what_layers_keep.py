@@ -31,7 +31,7 @@ def one_by_one(ctx: Context) -> NDArray[np.float32]:
 class Uncached(Llama):
     """Tokens see those of their batch; nothing is kept."""
 
-    def keeps(self, il: int) -> MemorySpecs:
+    def memory_spec(self, il: int) -> MemorySpecs:
         return ()
 
     def layer(self, w: Weights, il: int) -> Layer:
@@ -112,8 +112,8 @@ class Again(Attention):
 class Shared(Llama):
     """Layer 1 reads what layer 0 keeps."""
 
-    def keeps(self, il: int) -> MemorySpecs:
-        return (SameAs(0),) if il else super().keeps(il)
+    def memory_spec(self, il: int) -> MemorySpecs:
+        return (SameAs(0),) if il else super().memory_spec(il)
 
     def layer(self, w: Weights, il: int) -> Layer:
         layer = super().layer(w, il)

@@ -52,7 +52,7 @@ def continues(name: str) -> bool:
 def kept(name: str) -> list[MemorySpec]:
     """What all layers keep."""
     architecture = known(name).architecture
-    return [what for il in range(architecture.hp.n_layer) for what in architecture.keeps(il)]
+    return [what for il in range(architecture.hp.n_layer) for what in architecture.memory_spec(il)]
 
 
 Shapes = Mapping[str, Sequence[int]]
@@ -112,7 +112,7 @@ def memory_for(model: Model, cparams: CParams, mtp: bool = False) -> MemoryGroup
     hp = model.hparams
     layers = range(hp.n_layer, hp.n_layer_all) if mtp else hp.kept_layers
     how = Placing(cparams, lambda _: NullDevice(), F16, F16, hp.n_pos_per_embd)
-    return create_memory({il: model.architecture.keeps(il) for il in layers}, how)
+    return create_memory({il: model.architecture.memory_spec(il) for il in layers}, how)
 
 
 def params_for(model: Model, memory: Any, batch: Batch, cparams: CParams) -> Iterator[GraphParams]:

@@ -146,7 +146,7 @@ def _of_each_memory() -> list[Start]:
         kind = architecture(start.arch)
         hp = kind.HParams(tiny.metadata(start.arch, start.tiny), start.arch)
         made = kind(hp, Weights(Invented(start.tiny), start.arch))
-        parts = (k for il in hp.kept_layers for k in made.keeps(il))
+        parts = (k for il in hp.kept_layers for k in made.memory_spec(il))
         kinds = {(type(k), getattr(k, "window", None) is None) for k in parts}
         found.setdefault((frozenset(kinds), kind.gtypes), start)
     return list(found.values())

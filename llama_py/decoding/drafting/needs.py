@@ -33,7 +33,7 @@ def resolve_draft_method(p: SpeculativeParams) -> SpeculativeParams:
 def _way_of(file: GGUFFile) -> str:
     """Return the draft method of a model file; "" for a general model."""
     arch = file.architecture
-    if arch in known_architectures() and (name := architecture(arch).way_to_draft(file.tensors)):
+    if arch in known_architectures() and (name := architecture(arch).draft_method(file.tensors)):
         return name
     return BY_NEXTN if any(name.endswith(NEXTN) for name in file.tensors) else ""
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from ggml_py._moved import Former, adopt
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from llama_py.blocks.pooling import Classifier, pool, project_pooled
@@ -73,6 +74,10 @@ class Architecture(ABC):
         self.parts: dict[tuple[int, type], Sequence[Architecture | None]] = {}
         self.declare(w)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        adopt(cls)
+
     @abstractmethod
     def declare(self, w: Weights) -> None:
         """Make the blocks, which declare their tensors."""
@@ -98,7 +103,7 @@ class Architecture(ABC):
             f"models of architecture {self.arch!r} have no NextN layers; use another spec_type"
         )
 
-    def keeps(self, il: int) -> MemorySpecs:
+    def memory_spec(self, il: int) -> MemorySpecs:
         """Return the memory specs of layer il."""
         shape = self.hp.layers[il]
         if shape.recurrent:
@@ -108,15 +113,15 @@ class Architecture(ABC):
         sizes = shape.n_head_kv, shape.n_embd_head_k, shape.n_embd_head_v
         return (KVCacheSpec(*sizes, shape.window, shape.rope),)
 
-    def kept(self, il: int) -> MemorySpecs:
+    def sharded_memory_spec(self, il: int) -> MemorySpecs:
         """Return the memory specs of layer il, one per device if devices share the layer."""
         found: list[MemorySpec] = []
-        for i, whole in enumerate(self.keeps(il)):
+        for i, whole in enumerate(self.memory_spec(il)):
             parts = self.parts.get((il, type(whole)))
             if parts is None:
                 found.append(whole)
                 continue
-            mine = {n: part.keeps(il)[i] for n, part in enumerate(parts) if part is not None}
+            mine = {n: part.memory_spec(il)[i] for n, part in enumerate(parts) if part is not None}
             found += _shared_out(whole, mine)
         return tuple(found)
 
@@ -148,11 +153,11 @@ class Architecture(ABC):
         return g.res
 
     @classmethod
-    def way_to_draft(cls, names: Iterable[str]) -> str:
+    def draft_method(cls, names: Iterable[str]) -> str:
         """Return the draft method for a file with tensors of the given names."""
         return cls.draft_rules.way
 
-    def lends(self) -> Borrowed:
+    def tensors_for_draft(self) -> Borrowed:
         """Return tensors of this model that a draft-only model may use."""
         return Borrowed()
 
@@ -161,7 +166,7 @@ class Architecture(ABC):
         `kept`: the other model's memory specs. ContextError if they do not fit."""
         return {}
 
-    def stand_in(self) -> Borrowed | None:
+    def placeholder_tensors(self) -> Borrowed | None:
         """Return placeholders for borrowed tensors, in graphs that are only inspected."""
         return None
 
@@ -185,6 +190,12 @@ class Architecture(ABC):
                 f"drafting needs NextN layers, but the model has {self.hp.n_layer_nextn} and "
                 f"load_mtp is {self.load_mtp}"
             )
+
+    keeps = Former("memory_spec")
+    kept = Former("sharded_memory_spec")
+    way_to_draft = Former("draft_method")
+    lends = Former("tensors_for_draft")
+    stand_in = Former("placeholder_tensors")
 
 
 def _shared_out(whole: MemorySpec, parts: Mapping[int, MemorySpec]) -> Iterator[MemorySpec]:

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
+from ggml_py._moved import Former
 from ggml_py.ops import add, scale, tanh
 from ggml_py.tensor import Tensor
 from llama_py.blocks.rope import RopeFactors
@@ -217,7 +218,7 @@ class Decoder(Architecture):
 
     def build(self, g: GraphBuilder) -> None:
         cur, end = self.embed(g), len(self.layers) - 1
-        early = self.selects_early(g) and end + 1 not in g.cparams.embeddings_layer_inp
+        early = self.skips_unused_rows(g) and end + 1 not in g.cparams.embeddings_layer_inp
         for il, layer in enumerate(self.layers):
             g.res.t_layer_inp[il] = self.layer_input(g, cur, il)
             before, cur = cur, layer(g, cur, il, early and il == end)
@@ -234,7 +235,7 @@ class Decoder(Architecture):
         """Return the input of the layer after il: [n_embd, n] -> same shape."""
         return cur
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         """Return True if only outputs pass through the end of the last layer."""
         return True
 
@@ -249,7 +250,7 @@ class Decoder(Architecture):
         g.res.t_embd = cur
         self.head(g, cur)
 
-    def lends(self) -> Borrowed:
+    def tensors_for_draft(self) -> Borrowed:
         return Borrowed(self.token_embd, self.head_of())
 
     def head_of(self, nextn: int | None = None) -> Linear | None:
@@ -271,6 +272,8 @@ class Decoder(Architecture):
     def logits(self, g: GraphBuilder, cur: Tensor, output: Linear | None) -> Tensor:
         """Compute logits before scale and cap: [n_embd, n_outputs] -> [n_vocab, n_outputs]."""
         return (g.params.head or output or self.output)(g, cur)
+
+    selects_early = Former("skips_unused_rows")
 
 
 class EarlyScaleDecoder(Decoder):

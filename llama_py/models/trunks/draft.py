@@ -108,7 +108,7 @@ class Ends:
             )
         return head(g, cur)
 
-    def stand_in(self) -> Borrowed:
+    def placeholder_tensors(self) -> Borrowed:
         table = Tensor(F32, (self.hp.n_embd, self.hp.n_vocab), name="token_embd.weight")
         head = Tensor(F32, (self.hp.n_embd, self.n_tokens), name="output.weight")
         return Borrowed(table, lambda g, cur: mul_mat(head, cur), stands_in=True)

@@ -161,8 +161,8 @@ class Choosing(Latent):
 
     hp: ChoosingHParams
 
-    def keeps(self, il: int) -> MemorySpecs:
-        kept, hp = super().keeps(il), self.hp
+    def memory_spec(self, il: int) -> MemorySpecs:
+        kept, hp = super().memory_spec(il), self.hp
         if hp.indexer_of(il) != il:
             return kept
         rope = hp.rope(il)

@@ -113,9 +113,9 @@ def attention(hp: SharedKVHParams, il: int) -> type[NormedValues]:
 class SharedKVDecoder(Decoder):
     hp: SharedKVHParams
 
-    def keeps(self, il: int) -> MemorySpecs:
+    def memory_spec(self, il: int) -> MemorySpecs:
         other = self.hp.kv_of(il)
-        return super().keeps(il) if other == il else (SameAs(other),)
+        return super().memory_spec(il) if other == il else (SameAs(other),)
 
     def embed(self, g: GraphBuilder) -> Tensor:
         # embeddings of images are already scaled

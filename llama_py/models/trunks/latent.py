@@ -99,10 +99,10 @@ class LatentDecoder(Decoder):
         self.absorbed = absorbed(w)
         super().declare(w)
 
-    def keeps(self, il: int) -> MemorySpecs:
+    def memory_spec(self, il: int) -> MemorySpecs:
         hp, shape = self.hp, self.hp.layers[il]
         if shape.recurrent:
-            return super().keeps(il)
+            return super().memory_spec(il)
         sizes, rope = hp.latent(il), shape.rope
         offset = sizes.n_lora_kv if self.absorbed else sizes.nope
         rope = None if rope is None else replace(rope, offset=offset)

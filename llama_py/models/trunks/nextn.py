@@ -77,7 +77,7 @@ class NextN:
         )
         self.head_norm = w.optional_norm(ends.norm, n_embd, kind=ends.norm_kind or kind)
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         """Return True if outputs are selected right after attention, not before the head."""
         return False
 
@@ -85,7 +85,7 @@ class NextN:
         self, g: GraphBuilder, token_embd: Tensor, output_norm: Norm, il: int
     ) -> tuple[Tensor, Linear | None]:
         """Build the head's input [n_embd, n_outputs]; also return the layer's own head, if any."""
-        early = self.selects_early(g)
+        early = self.skips_unused_rows(g)
         inp = g.add_input(InputEmbdH(g.hp.n_embd, g.n_tokens))
         embd = inp.embd
         if g.ubatch.token is not None:
@@ -129,7 +129,7 @@ class NextN:
 class EarlyNextN(NextN):
     """Outputs are selected right after attention, unless all rows are needed."""
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return g.cparams.embeddings_nextn_masked or not g.cparams.embeddings_nextn
 
 
@@ -153,7 +153,7 @@ def normed(g: GraphBuilder, norm: Norm, cur: Tensor) -> Tensor:
 class SeedingDecoder(Decoder):
     """Decoder with a normed hidden state for the head and the draft layers."""
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return g.cparams.embeddings_nextn_masked
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
@@ -214,7 +214,7 @@ class EarlyDrafter(DraftingDecoder):
     """Drafting decoder that passes only outputs through the trunk's end, unless all rows seed draft
     layers."""
 
-    def selects_early(self, g: GraphBuilder) -> bool:
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return not g.cparams.embeddings_nextn or g.cparams.embeddings_nextn_masked
 
 
