@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from ggml_py._moved import Former
 from ggml_py.errors import ModelError
 from llama_py.batch import F32
 from llama_py.batch.prompts import Prompt, ids_of, n_cells, n_whole, text_of
@@ -83,12 +84,12 @@ class Model(LoadedModel):
         )
         return join_pieces(self._started(ids, p))
 
-    def see(self, text: str, images: Sequence[Given]) -> ImagePrompt:
+    def build_image_prompt(self, text: str, images: Sequence[Given]) -> ImagePrompt:
         """Return a prompt for `generate` and `stream` with images at each "<__media__>" in the
         text. ModelError if images and markers differ in number, or no vision encoder is loaded."""
         from llama_py.vision.prompt import image_prompt
 
-        return image_prompt(self.tokenizer, self.hparams, self.eyes, text, images)
+        return image_prompt(self.tokenizer, self.hparams, self.vision_encoder, text, images)
 
     def _started(self, ids: list[int], p: AnswerParams, chat: ChatPrompt | None = None) -> Pieces:
         self._stop()
@@ -290,6 +291,8 @@ class Model(LoadedModel):
             self._own.ctx.close()
             self._own = None
         super().close()
+
+    see = Former("build_image_prompt")
 
 
 describe(Model.__init__, ModelParams)

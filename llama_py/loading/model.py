@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from ggml_py._moved import former_names
+from ggml_py._moved import Former, former_names
 from ggml_py.backend import SupportsKernelCache
 from ggml_py.backend.registry import gpu_hint
 from ggml_py.errors import ModelError
@@ -321,7 +321,7 @@ class LoadedModel(Resource):
         return made
 
     @property
-    def eyes(self) -> ImageEncoder:
+    def vision_encoder(self) -> ImageEncoder:
         """The model's image encoder; ModelError without one."""
         if self.vision is None:
             raise ModelError(
@@ -339,6 +339,8 @@ class LoadedModel(Resource):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.arch} {self.file.path} on {self.device_names}>"
+
+    eyes = Former("vision_encoder")
 
 
 def _text(tokenizer: Tokenizer, id: int) -> str:

@@ -305,7 +305,7 @@ def tokens_of(
         return image_prompt(
             model.tokenizer,
             model.hparams,
-            model.eyes,
+            model.vision_encoder,
             prompt,
             images_of(messages, media_path),
             marker=PLACE,

@@ -54,7 +54,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Models]:
 
 def bare(model: llama_py.Model, seed: int) -> Picture:
     """An image without anything around it."""
-    return next(iter(model.see("<__media__>a", [picture(seed)]).media.values()))
+    return next(iter(model.build_image_prompt("<__media__>a", [picture(seed)]).media.values()))
 
 
 def start_of(prompt: ImagePrompt) -> int:
@@ -76,9 +76,11 @@ def scores(one: Asked) -> list[float]:
 def test_answers_are_as_if_alone(models: Models, kind: str) -> None:
     model = models(kind)
     prompts = [
-        model.see("what <__media__> is?", [picture(1)]),
+        model.build_image_prompt("what <__media__> is?", [picture(1)]),
         tokens(30),
-        model.see("<__media__> and <__media__>b", [picture(2, (30, 60)), picture(1)]),
+        model.build_image_prompt(
+            "<__media__> and <__media__>b", [picture(2, (30, 60)), picture(1)]
+        ),
     ]
     with engine(model, **LARGE) as made:
         expected = [alone(model, ids, **LARGE) for ids in prompts]
@@ -92,7 +94,7 @@ def test_answers_are_as_if_alone(models: Models, kind: str) -> None:
                 n = ids.n_tokens if isinstance(ids, ImagePrompt) else len(ids)
                 assert t.n_prompt == t.n_done == n
                 assert t.n_reused == 0 or again
-    other = first(model, model.see("what <__media__> is?", [picture(3)]))
+    other = first(model, model.build_image_prompt("what <__media__> is?", [picture(3)]))
     assert abs(other - firsts[0]) > 1e-3
 
 
@@ -101,9 +103,9 @@ def test_an_image_that_is_held_is_not_computed_again(
     models: Models, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = models(kind)
-    first = model.see("look: <__media__>, what is this?", [picture(1)])
-    other = model.see("look: <__media__>, how many?", [picture(1)])
-    third = model.see("look: <__media__>, what is this?", [picture(2)])
+    first = model.build_image_prompt("look: <__media__>, what is this?", [picture(1)])
+    other = model.build_image_prompt("look: <__media__>, how many?", [picture(1)])
+    third = model.build_image_prompt("look: <__media__>, what is this?", [picture(2)])
     expected = [alone(model, ids, **LARGE) for ids in (first, other, third)]
     parts = common(first, other)
     assert parts > first.index(min(first))
@@ -162,7 +164,7 @@ def test_answers_go_on_while_an_image_is_read(
 ) -> None:
     """One part of it in each step."""
     model, told = models("pixtral"), list[str]()
-    image = model.see("<__media__>a", [picture(1, (70, 50))])
+    image = model.build_image_prompt("<__media__>a", [picture(1, (70, 50))])
     monkeypatch.setattr(ImagePrefill, "step", lambda self: told.append("see") or step(self))
     with engine(model, n_seq_max=2) as made:
         go_on = stall(made, 1)
@@ -185,7 +187,7 @@ def test_who_leaves_while_an_image_is_read(
     models: Models, kind: str, after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, n = models(kind), list[int]()
-    ids = model.see("a <__media__> b", [picture(1, (70, 50))])
+    ids = model.build_image_prompt("a <__media__> b", [picture(1, (70, 50))])
     with engine(model, n_seq_max=1) as made:
         go_on = stall(made)
         one = ask(made, request(ids))
@@ -209,7 +211,7 @@ def test_an_image_that_cannot_be_computed_ends_its_request_only(
     models: Models, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = models("pixtral")
-    ids = model.see("a<__media__>b", [picture(7)])
+    ids = model.build_image_prompt("a<__media__>b", [picture(7)])
     with engine(model) as made:
         with monkeypatch.context() as patch:
             patch.setattr(ImageEncoder, "computing", _fails)
@@ -225,7 +227,7 @@ def _fails(*_: Any) -> Any:
 
 def test_what_does_not_fit_is_refused_at_once(models: Models) -> None:
     model = models("gemma3")
-    ids = model.see("<__media__>a", [picture()])
+    ids = model.build_image_prompt("<__media__>a", [picture()])
     n = ids.n_whole
     with engine(model, n_ubatch=n - 1) as made, pytest.raises(ContextError, match=f"at least {n}"):
         ask(made, request(ids))
@@ -234,7 +236,7 @@ def test_what_does_not_fit_is_refused_at_once(models: Models) -> None:
     with engine(model) as made, pytest.raises(ContextError, match="whole prompt"):
         ask(made, request(rest))
     model = models(AXES)
-    ids = model.see("<__media__>a" * 6, [picture(i, (90, 90)) for i in range(6)])
+    ids = model.build_image_prompt("<__media__>a" * 6, [picture(i, (90, 90)) for i in range(6)])
     assert len(ids) < 256 < ids.n_tokens  # it has fewer positions than cells
     with engine(model) as made, pytest.raises(TooLong):
         ask(made, request(ids))
@@ -243,7 +245,9 @@ def test_what_does_not_fit_is_refused_at_once(models: Models) -> None:
 @pytest.mark.parametrize("kind", ["pixtral", AXES, "hybrid"])
 def test_images_give_way_where_cells_are_shared(models: Models, kind: str) -> None:
     model = models(kind)
-    prompts = [model.see("a <__media__> b", [picture(i, (70, 50))]) for i in range(4)]
+    prompts = [
+        model.build_image_prompt("a <__media__> b", [picture(i, (70, 50))]) for i in range(4)
+    ]
     assert sum(ids.n_tokens for ids in prompts) > 160
     with engine(model, kv_unified=True, n_ctx=160) as made:
         found = ask_all(made, [request(ids, 20) for ids in prompts])
@@ -255,7 +259,7 @@ def test_images_give_way_where_cells_are_shared(models: Models, kind: str) -> No
 def test_answers_about_images_are_not_drafted(models: Models, kind: str, tmp_path: Path) -> None:
     own = seeing(AXES, tmp_path, ("qwen35", "mtp"), load_mtp=True) if kind == "mtp" else None
     model = own or models(kind)
-    seen, text = model.see("what <__media__>a", [picture()]), [1, 2, 3, 4] * 8
+    seen, text = model.build_image_prompt("what <__media__>a", [picture()]), [1, 2, 3, 4] * 8
     kinds = "ngram-simple,ngram-mod" if own is None else "draft-mtp"
     with engine(model, speculative=SpeculativeParams(spec_type=kinds)) as made:
         for _ in range(2):
@@ -276,7 +280,7 @@ def test_a_saved_sequence_has_its_image(
     models: Models, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = models(kind)
-    ids = model.see("what <__media__> is?", [picture(1)])
+    ids = model.build_image_prompt("what <__media__> is?", [picture(1)])
     expected = alone(model, ids)
     with engine(model, n_seq_max=1) as made:
         ask(made, request(ids)).end()

@@ -101,7 +101,7 @@ def test_the_encoder_of_another_model(folder: Path) -> None:
         model.load_vision(tiny.write(NAME, folder / "..", wide))
     assert model.vision is None
     with pytest.raises(ModelError, match="no vision encoder is loaded"):
-        model.see("<__media__>", [Image.of(image(8, 8))])
+        model.build_image_prompt("<__media__>", [Image.of(image(8, 8))])
     with pytest.raises(ModelError, match="no vision encoder is loaded"):
         model.chat("what?", images=[Image.of(image(8, 8))])
 
@@ -109,7 +109,7 @@ def test_the_encoder_of_another_model(folder: Path) -> None:
 def test_places_and_images_are_as_many(folder: Path) -> None:
     model = seeing(NAME, folder)
     with pytest.raises(ModelError, match=r"has 2 image markers .*, but 1 images"):
-        model.see("<__media__><__media__>", [Image.of(image(8, 8))])
+        model.build_image_prompt("<__media__><__media__>", [Image.of(image(8, 8))])
 
 
 def test_rows_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def rest_of(n: int) -> Callable[[Any], Any]:
 def test_a_prompt_may_begin_anywhere_but_in_an_image(name: str, folder: Path) -> None:
     model = seeing(name, folder)
     size = tiny.every()[name].sizes[0]
-    given = model.see("ab<__media__>cd", [Image.of(image(*size))])
+    given = model.build_image_prompt("ab<__media__>cd", [Image.of(image(*size))])
     whole = given.read(model.context(n_ctx=256))
     pictures = [c for c in given.chunks if isinstance(c, Picture)]
     firsts = [given.index(c.ids[0]) for c in pictures]
@@ -189,20 +189,20 @@ def test_a_conversation_with_images(name: str, folder: Path) -> None:
 def test_other_rows_of_the_same_image_are_not_reused(folder: Path, tmp_path: Path) -> None:
     """Of another encoder, or of the same one where images become more embeddings."""
     model, picture = seeing("pixtral", folder), Image.of(image(50, 40))
-    ids = model.see("<__media__>a", [picture])
+    ids = model.build_image_prompt("<__media__>a", [picture])
     one = tiny.every()["pixtral"]
     other = replace(one, keys={**one.keys, "vision.image_mean": [0.1, 0.2, 0.3]})
     model.load_vision(tiny.write("pixtral", tmp_path, other))
-    more = model.see("<__media__>a", [picture])
+    more = model.build_image_prompt("<__media__>a", [picture])
     assert not {i for i in more if i < 0} & {i for i in ids if i < 0}
     model.load_vision(tiny.write("pixtral", folder), min_tokens=40)
-    more = model.see("<__media__>a", [picture])
+    more = model.build_image_prompt("<__media__>a", [picture])
     assert len(more) > len(ids) and not {i for i in more if i < 0} & {i for i in ids if i < 0}
 
 
 def test_an_image_whose_rows_see_all_is_not_cut(folder: Path) -> None:
     model = seeing("gemma3", folder)
-    given = model.see("<__media__>a", [Image.of(image(50, 40))])
+    given = model.build_image_prompt("<__media__>a", [Image.of(image(50, 40))])
     n = next(c.n_tokens for c in given.chunks if isinstance(c, Picture))
     for n_batch in (n - 1, n // 2):
         with pytest.raises(ContextError, match=f"use at least {n} for both"):

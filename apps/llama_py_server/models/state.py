@@ -121,7 +121,9 @@ class ModelState:
 
         m = self.model
         require(Work.DECODE)
-        return image_prompt(m.tokenizer, m.hparams, m.eyes, text, images, n_most=self.engine.n_ctx)
+        return image_prompt(
+            m.tokenizer, m.hparams, m.vision_encoder, text, images, n_most=self.engine.n_ctx
+        )
 
     @property
     def tokenizer(self) -> Tokenizer:

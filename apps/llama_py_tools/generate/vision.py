@@ -113,4 +113,4 @@ def prompt(model: Model, text: str, images: Sequence[str]) -> list[int]:
     from llama_py.batch.prompts import MARKER
 
     lacking = len(images) - text.count(MARKER)
-    return model.see(MARKER * lacking + text, images)
+    return model.build_image_prompt(MARKER * lacking + text, images)

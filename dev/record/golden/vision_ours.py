@@ -34,7 +34,7 @@ def nodes(mmproj: Path, size: tuple[int, int], flash: bool) -> list[Record]:
 
 
 def prompt(model: llama_py.Model, text: str, images: Sequence[Any]) -> ImagePrompt:
-    return model.see(text, [Image.of(one) for one in images])
+    return model.build_image_prompt(text, [Image.of(one) for one in images])
 
 
 def chunks(given: ImagePrompt) -> list[Chunk]:
