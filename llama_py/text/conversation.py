@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ggml_py._moved import Former
 from ggml_py.errors import ContextError
 from llama_py.batch.prompts import n_cells
 from llama_py.chat.messages import IMAGE, has_images, parts_of
@@ -38,7 +39,7 @@ class Conversation:
 
     messages  all messages including responses; reasoning is in their `reasoning_content`
     prefix    cached tokens of the messages; `prefix.told` describes the match of the last turn
-    n_left    number of oldest messages that the last turn evicted because they did not fit
+    n_evicted_messages  oldest messages that the last turn evicted because they did not fit
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Conversation:
         self.budget, self.budget_message = budget, budget_message
         self.tags = template_of(ctx.model).thinking
         self.thoughts = thoughts and self.tags is not None
-        self.n_left = 0
+        self.n_evicted_messages = 0
         self._chat: ChatPrompt | None = None  # the last
         self._before: list[Message] = []  # last messages, without the system prompt
         self._answering: Pieces | None = None
@@ -90,10 +91,10 @@ class Conversation:
         self.messages = [*self.start, *rest]
 
     def ask(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
-        """Add a user message and yield the response: `say`, then `answer`."""
-        return self.answer(self.say(text, images), **options)
+        """Add a user message and yield the response: `add_user_message`, then `answer`."""
+        return self.answer(self.add_user_message(text, images), **options)
 
-    def say(self, text: str, images: Sequence[Given] = ()) -> list[int]:
+    def add_user_message(self, text: str, images: Sequence[Given] = ()) -> list[int]:
         """Add a message; return the tokens of the conversation that are not cached.
 
         images  files, bytes of files or `llama_py.vision.Image`s before its text
@@ -103,12 +104,12 @@ class Conversation:
         alone does not fit; ModelError for an unreadable image, or without a vision encoder.
         """
         if not images:
-            return self._say(text)
+            return self._add_content(text)
         from llama_py.vision.messages import with_images
 
-        return self._say(with_images(text, images))
+        return self._add_content(with_images(text, images))
 
-    def _say(self, content: Any) -> list[int]:
+    def _add_content(self, content: Any) -> list[int]:
         return self._added([{"role": "user", "content": content}])
 
     def _added(self, more: Sequence[Message]) -> list[int]:
@@ -116,17 +117,17 @@ class Conversation:
         messages: list[Message] = [*self.messages, *more]
         n_all, (messages, chat, ids) = len(messages), self._fitted(messages)
         self._before = self.messages[len(self.start) :]
-        self.n_left, self.messages, self._chat = n_all - len(messages), messages, chat
+        self.n_evicted_messages, self.messages, self._chat = n_all - len(messages), messages, chat
         return self.prefix.start(ids, chat.marks(self.ctx, ids))
 
     @property
     def calls(self) -> list[ToolCall]:
-        """Tool calls of the last response, for which the caller must add results (`tell`)."""
+        """Tool calls of the last response; pass their results to `add_tool_results`."""
         return calls_of(self.messages[-1]) if self.tools and self.messages else []
 
-    def tell(self, results: Sequence[Message]) -> list[int]:
+    def add_tool_results(self, results: Sequence[Message]) -> list[int]:
         """Add results of calls, messages of the role "tool" from `result_of`, and return the tokens
-        like `say`."""
+        like `add_user_message`."""
         return self._added(results)
 
     def run(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
@@ -142,12 +143,13 @@ class Conversation:
             known = {function.__name__ for function in functions}
             if not self.calls or not all(call.name in known for call in self.calls):
                 return
-            ids = self.tell([result_of(call, functions) for call in self.calls])
+            ids = self.add_tool_results([result_of(call, functions) for call in self.calls])
             yield from self.answer(ids, **options)
 
-    def again(self, text: str | None = None) -> list[int]:
+    def regenerate(self, text: str | None = None) -> list[int]:
         """Replace the last user message by `text` (None: keep it), discard its response, and return
-        the prompt. ContextError, without a change, if it is missing; also the errors of `say`."""
+        the prompt. ContextError, without a change, if it is missing; also the errors of
+        `add_user_message`."""
         self._stop()
         before = self.messages
         asked = [i for i, m in enumerate(before) if m["role"] == "user"]
@@ -155,7 +157,7 @@ class Conversation:
             raise ContextError("the conversation has no message to answer again; send one first")
         self.messages = before[: asked[-1]]
         try:
-            ids = self._say(_said_again(before[asked[-1]], text))
+            ids = self._add_content(_replace_text(before[asked[-1]], text))
             self._before = before[len(self.start) :]
             return ids
         except BaseException:
@@ -165,8 +167,8 @@ class Conversation:
     def resume(self, messages: Sequence[Message]) -> None:
         """Replace the conversation by these messages, with an optional system message first.
 
-        The next `say` computes them. Raises ModelError, without a change, if the template rejects
-        them.
+        The next `add_user_message` computes them. Raises ModelError, without a change, if the
+        template rejects them.
         """
         self._stop()
         self.text(self.ctx.model, [*messages, {"role": "user", "content": "x"}], **self.variables)
@@ -197,8 +199,8 @@ class Conversation:
         return ChatPrompt(self.ctx.model, messages, self.tools or None, how)
 
     def answer(self, ids: Sequence[int], **options: Any) -> Pieces:
-        """Yield the response to the tokens of `say`; options are the fields of AnswerParams (with
-        `temp` 0), and with tools tool_choice: auto, none, required, or a function in OpenAI's form.
+        """Yield the response to the tokens of `add_user_message`; options are the fields of
+        AnswerParams (with `temp` 0), and with tools tool_choice: auto, none, required, or a function in OpenAI's form.
         `Piece.calls` has tool calls; `Piece.error` is a violation of `json_schema`.
 
         If the caller stops, or after an error, the generated part becomes the response. If it
@@ -280,8 +282,13 @@ class Conversation:
                 "a larger n_ctx, or clear the conversation"
             )
 
+    say = Former("add_user_message")
+    tell = Former("add_tool_results")
+    again = Former("regenerate")
+    n_left = Former("n_evicted_messages")
 
-def _said_again(message: Message, text: str | None) -> Any:
+
+def _replace_text(message: Message, text: str | None) -> Any:
     """Return a message's content, with its text replaced by `text` if given; keep images."""
     if text is None or not has_images([message]):
         return message["content"] if text is None else text

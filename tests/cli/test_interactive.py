@@ -106,11 +106,11 @@ def test_messages_of_a_conversation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told: list[str] = []
-    say = llama_py.Conversation.say
+    add = llama_py.Conversation.add_user_message
     monkeypatch.setattr(
         llama_py.Conversation,
-        "say",
-        lambda self, text, *images: told.append(text) or say(self, text, *images),
+        "add_user_message",
+        lambda self, text, *images: told.append(text) or add(self, text, *images),
     )
     args = ["-dev", "ref", "--chat-template", "{{ messages[-1].content }}", "-n", "1", "-cnv"]
     for typed, more in (("a\\\nb\n", []), ("a\nb\\\nc\\\n", ["-mli"])):

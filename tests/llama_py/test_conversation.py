@@ -51,7 +51,7 @@ def test_what_the_memory_has_is_not_computed_again(model: llama_py.Model) -> Non
     (*_, last) = talk.ask("Speak!", max_tokens=4)
     held = len(talk.prefix.tokens)
     assert held == last.prompt_tokens + 3
-    ids = talk.say("Again!")
+    ids = talk.add_user_message("Again!")
     assert talk.prefix.n_reused == held
     whole = Conversation.prompt(model, talk.messages)
     assert ids == whole[held:]
@@ -59,7 +59,7 @@ def test_what_the_memory_has_is_not_computed_again(model: llama_py.Model) -> Non
 
 def test_tokens_are_those_of_say(model: llama_py.Model) -> None:
     talk = Conversation(model.context(256))
-    ids = talk.say("Speak!")
+    ids = talk.add_user_message("Speak!")
     assert ids == Conversation.prompt(model, "Speak!") == model.tokenize("user:Speak!\nROMEO:")
     piece = next(talk.answer(ids, max_tokens=2))
     assert piece.prompt_tokens == len(ids)
@@ -134,13 +134,13 @@ def test_what_the_system_says_is_computed_once(thinker: llama_py.Model, kv_unifi
     questions = [f"Speak to {name}!" for name in "ABCDEFGH"]
     computed = []
     for talk, question in zip(talks, questions, strict=True):
-        ids = talk.say(question)
+        ids = talk.add_user_message(question)
         computed.append(len(ids))
         text(talk.answer(ids, max_tokens=2))
     shared = len(thinker.tokenize(f"system:{system}\nuser:"))
     assert computed[0] > shared > 60 and max(computed[1:]) < 12
     talks[0].clear()
-    assert len(talks[0].say("And again!")) < 12
+    assert len(talks[0].add_user_message("And again!")) < 12
 
 
 def test_the_last_question_may_be_asked_differently(thinker: llama_py.Model) -> None:
@@ -155,7 +155,7 @@ def test_the_last_question_may_be_asked_differently(thinker: llama_py.Model) -> 
 
 def test_too_long_a_conversation_is_refused(model: llama_py.Model) -> None:
     talk = Conversation(model.context(256))
-    talk.say("Speak!")
+    talk.add_user_message("Speak!")
     before = list(talk.messages)
     with pytest.raises(ContextError, match=r"has \d+ tokens, but the context 256; use a larger"):
         talk.ask("Speak! " * 200)
@@ -169,7 +169,7 @@ def test_the_oldest_turns_leave_a_full_context(model: llama_py.Model) -> None:
     left = []
     for question in asked:
         text(talk.ask(question, max_tokens=4))
-        left.append(talk.n_left)
+        left.append(talk.n_evicted_messages)
         assert talk.messages[0] == {"role": "system", "content": "Be brief."}
         assert talk.messages[-2]["content"] == question
     assert left[:2] == [0, 0] and sum(left) == 2 * (5 - len(talk.messages) // 2) > 0
@@ -270,6 +270,6 @@ def test_thoughts_may_be_left_in_the_text_or_out_altogether(thoughtful: llama_py
     assert text(talk.ask("Speak!", max_tokens=12)).startswith("<think></think>")
     assert "reasoning_content" not in talk.messages[-1]
     quiet = Conversation(thoughtful.context(256), variables={"enable_thinking": False})
-    quiet.say("Speak!")
+    quiet.add_user_message("Speak!")
     assert quiet._chat is not None and quiet._chat.text.endswith("assistant:")
     assert thoughtful.chat("Speak!", max_tokens=3, temp=0) == ""  # it was still thinking

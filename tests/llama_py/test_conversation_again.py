@@ -38,7 +38,7 @@ def test_the_last_message_is_answered_again(model: llama_py.Model) -> None:
     talk = Conversation(model.context(512), "Be brief.")
     first = text(talk.ask(LONG, max_tokens=4))
     before = list(talk.messages)
-    ids = talk.again()
+    ids = talk.regenerate()
     assert len(ids) == 1
     assert text(talk.answer(ids, max_tokens=4)) == first and talk.messages == before
 
@@ -49,7 +49,7 @@ def test_another_message_in_its_place(model: llama_py.Model) -> None:
     text(talk.ask("Who is there?", max_tokens=4))
     text(talk.ask("And why?", max_tokens=4))
     n_before = len(Conversation.prompt(model, talk.messages[:3]))
-    ids = talk.again("And when?")
+    ids = talk.regenerate("And when?")
     assert talk.prefix.told is not None and talk.prefix.told.n_reused >= n_before - 10
     answer = text(talk.answer(ids, max_tokens=4))
     asked = [m["content"] for m in talk.messages if m["role"] == "user"]
@@ -60,18 +60,18 @@ def test_another_message_in_its_place(model: llama_py.Model) -> None:
 def test_what_cannot_be_answered_again_changes_nothing(model: llama_py.Model) -> None:
     talk = Conversation(model.context(256))
     with pytest.raises(ContextError, match="no message to answer again"):
-        talk.again()
+        talk.regenerate()
     text(talk.ask("Speak!", max_tokens=2))
     before = list(talk.messages)
     with pytest.raises(ContextError, match="use a larger"):
-        talk.again(LONG * 5)
+        talk.regenerate(LONG * 5)
     assert talk.messages == before
 
 
 def test_a_cut_answer_is_taken_back_too(model: llama_py.Model) -> None:
     talk = Conversation(model.context(256))
     next(talk.ask("Speak!", max_tokens=9))
-    talk.again()
+    talk.regenerate()
     assert talk.messages == [{"role": "user", "content": "Speak!"}]
 
 
@@ -125,7 +125,7 @@ def test_the_text_that_ends_an_answer_is_no_part_of_it(model: llama_py.Model) ->
     said = talk.messages[-1]["content"]
     assert said.strip() and "\n\n" not in said
     held = len(talk.prefix.tokens)
-    talk.say("Why?")
+    talk.add_user_message("Why?")
     assert talk.prefix.told is not None and talk.prefix.told.n_same >= held - 1
 
 
@@ -161,7 +161,7 @@ def test_a_message_whose_answer_failed_leaves(
     assert talk.messages == before
     n_left[0] = 0
     with pytest.raises(ContextError, match="no room"):
-        text(talk.answer(talk.again("And when?"), max_tokens=4))
+        text(talk.answer(talk.regenerate("And when?"), max_tokens=4))
     assert talk.messages == before
     monkeypatch.undo()
     answer = text(talk.ask("And why?", max_tokens=4))

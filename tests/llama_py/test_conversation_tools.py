@@ -69,7 +69,9 @@ def test_functions_are_called_and_what_they_give_is_told(model: llama_py.Model) 
     first = [d for d in deltas if d.index == 0]
     assert call["arguments"] in "".join(d.arguments for d in first)
     n = len(talk.prefix.tokens)
-    assert talk.say("And in Oslo?") and talk.prefix.n_reused > n // 2  # nothing is read again
+    assert (
+        talk.add_user_message("And in Oslo?") and talk.prefix.n_reused > n // 2
+    )  # nothing is read again
 
 
 def test_thoughts_before_calls_have_a_budget(tmp_path: Path) -> None:
@@ -94,7 +96,7 @@ def test_calls_of_what_is_only_described_are_the_callers(model: llama_py.Model) 
     (call,) = talk.calls
     assert call.name == "degrees"
     result = {"role": "tool", "tool_call_id": call.id, "name": call.name, "content": "4"}
-    ids = talk.tell([result])
+    ids = talk.add_tool_results([result])
     said = "".join(p.text for p in talk.answer(ids, max_tokens=5, tool_choice="none"))
     assert roles(talk) == ["user", "assistant", "tool", "assistant"] and not talk.calls
     assert said and talk.messages[-1]["content"] == said

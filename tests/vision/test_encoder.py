@@ -182,7 +182,7 @@ def test_a_conversation_with_images(name: str, folder: Path) -> None:
     again.messages = list(talk.messages[:2])
     assert tokens == [piece.token for piece in again.ask("and?", max_tokens=4)]
     talk.clear()
-    talk.say("what?", [other])
+    talk.add_user_message("what?", [other])
     assert talk.prefix.told.n_reused < held.index(min(held)) + 1
 
 

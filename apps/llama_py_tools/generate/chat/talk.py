@@ -153,21 +153,21 @@ class Talk:
     def again(self, text: str | None = None) -> None:
         """Regenerate the last response, or replace the last message and respond; with the next
         seed, as the same seed would give the same text."""
-        ids = self.conversation.again(text)
+        ids = self.conversation.regenerate(text)
         seed = (self.run.sampler.seed + 1) % (2**32 - 1)
         self.set({"seed": seed})
         self._show(ids)
 
     def turn(self, line: str) -> None:
         """Respond to one message. On a terminal Ctrl-C ends the response only."""
-        self._show(self.conversation.say(line, self.images))
+        self._show(self.conversation.add_user_message(line, self.images))
 
     def _show(self, ids: list[int]) -> None:
         from llama_py.batch.prompts import Mixed, n_cells
 
         self._beyond = ids.n_beyond if isinstance(ids, Mixed) else 0
         self.run.reused(self.conversation.prefix.told)
-        if n := self.conversation.n_left:
+        if n := self.conversation.n_evicted_messages:
             session.tell(dimmed(f"(the context is full: the {n} oldest messages were removed)"))
         how = self.run.params
         if self._anew:
