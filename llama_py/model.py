@@ -145,7 +145,7 @@ class Model(LoadedModel):
                 n_ubatch=max(d.n_ubatch, n_ubatch),
             )
             if own is not None:
-                PrefixCache.of(larger).take_over(PrefixCache.of(own))
+                PrefixCache.of(larger).transfer_from(PrefixCache.of(own))
             self._own = Prefix(larger)
         return self._own
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from ggml_py._moved import Former
 from llama_py.batch.prompts import Mixed
 from llama_py.context import Context
 from llama_py.decoding.prefix_cache import PrefixCache, PrefixMatch
@@ -12,8 +13,8 @@ from llama_py.decoding.prefix_cache import PrefixCache, PrefixMatch
 class Prefix:
     """Known tokens of a sequence; a simple interface of `PrefixCache`.
 
-    n_reused  cached tokens of all prompts
-    told      match of the last prompt and its reason; None before the first
+    n_reused    cached tokens of all prompts
+    last_match  match of the last prompt and its reason; None before the first
     """
 
     def __init__(self, ctx: Context, seq_id: int = 0) -> None:
@@ -21,7 +22,7 @@ class Prefix:
         self.cache = PrefixCache.of(ctx)
         self.tokens: list[int] = []
         self.n_reused = 0
-        self.told: PrefixMatch | None = None
+        self.last_match: PrefixMatch | None = None
 
     def start(self, ids: Sequence[int], marks: Iterable[int] | None = None) -> list[int]:
         """Return the end of a prompt that the sequence lacks, after removing tokens that differ.
@@ -29,14 +30,14 @@ class Prefix:
         The rest has at least one token, which has logits. `stream` computes them, or
         `cache.decode`; see there and `PrefixCache.start` for marks.
         """
-        self.told = told = self.cache.start(ids, self.seq_id, marks)
-        rest = list(ids[told.n_reused :])
+        self.last_match = match = self.cache.start(ids, self.seq_id, marks)
+        rest = list(ids[match.n_reused :])
         if isinstance(ids, Mixed):
-            rest = ids.rest(told.n_reused) or ids
-            if rest is ids and told.n_reused:  # the rest would begin within an image
-                self.told = told = self.cache.start(ids, self.seq_id, marks, afresh=True)
-        self.tokens = list(ids[: told.n_reused])
-        self.n_reused += told.n_reused
+            rest = ids.rest(match.n_reused) or ids
+            if rest is ids and match.n_reused:  # the rest would begin within an image
+                self.last_match = match = self.cache.start(ids, self.seq_id, marks, afresh=True)
+        self.tokens = list(ids[: match.n_reused])
+        self.n_reused += match.n_reused
         return rest
 
     def add(self, ids: Sequence[int]) -> None:
@@ -54,4 +55,6 @@ class Prefix:
     def clear(self) -> None:
         """Clear the sequence. Its state is saved in host memory if `cache_ram` allows."""
         self.tokens = []
-        self.cache.put_away(self.seq_id)
+        self.cache.offload(self.seq_id)
+
+    told = Former("last_match")

@@ -133,7 +133,7 @@ class Sequences(Resource):
             raise ContextError("the prompt is empty; pass at least one token")
         text, end = self._text(seq_id, before), self.ctx.memory.seq_pos_max(seq_id) + 1
         text.add(ids)
-        told = end if self.cache.knows(seq_id) else None
+        told = end if self.cache.is_tracked(seq_id) else None
         mixed = is_mixed(before, ids)
         drafted = drafts and not mixed and self.drafts is not None
         track = Track(seq_id, text, list(ids), told, mixed=mixed, drafted=drafted)
@@ -217,7 +217,7 @@ class Sequences(Resource):
     def _look_up(self, track: Track) -> None:
         """Update the cached length of a sequence that continued alone."""
         if track.alone:
-            track.told = track.pos if self.cache.knows(track.seq_id) else None
+            track.told = track.pos if self.cache.is_tracked(track.seq_id) else None
             track.alone = False
 
     def skip(self, seq_id: int, n: int) -> None:
@@ -384,7 +384,7 @@ class Sequences(Resource):
         for track in tracks:
             held = self.ctx.memory.seq_pos_max(track.seq_id) + 1
             track.begun = False
-            if held != track.told or not self.cache.knows(track.seq_id):
+            if held != track.told or not self.cache.is_tracked(track.seq_id):
                 track.told = None
             if track.draft:
                 self.rollback.back_to(track.seq_id, track.text.end)

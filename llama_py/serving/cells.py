@@ -24,7 +24,7 @@ def put_idle_away(ctx: Context, slots: Sequence[Slot]) -> bool:
     if not idle:
         return False
     slot = min(idle, key=lambda slot: slot.used)
-    PrefixCache.of(ctx).put_away(slot.id)
+    PrefixCache.of(ctx).offload(slot.id)
     slot.n_held = 0
     return True
 

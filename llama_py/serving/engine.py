@@ -233,7 +233,7 @@ class Engine(Resource):
         def load() -> tuple[int, int]:
             tokens = load_slot(self._cache, path, id)
             if self.model.vision is None and is_mixed(tokens):
-                self._cache.spoil(id, 0)
+                self._cache.invalidate(id, 0)
                 raise ContextError(
                     f"{Path(path).name}: Cannot restore media tokens without an mmproj: no "
                     "vision encoder is loaded for the images of this sequence"
@@ -247,7 +247,7 @@ class Engine(Resource):
 
         def erase() -> int:
             n = self._ctx.memory.seq_pos_max(id) + 1
-            self._cache.spoil(id, 0)
+            self._cache.invalidate(id, 0)
             return n
 
         return self._of_slot(id, erase)

@@ -426,7 +426,7 @@ class Scheduler:
             log.info("request %d is preempted: %s", job.id, e)
             job.ids = self.sequences.tokens(slot.id)
             self._release(slot, job)
-            self.cache.put_away(slot.id)
+            self.cache.offload(slot.id)
             self.waiting.insert(0, job)
             self._is_tight = True
         elif job.reads and not job.answer.n_gen:
@@ -460,7 +460,7 @@ class Scheduler:
             self.sequences.finish(slot.id, whole=False)
         except Exception:
             log.exception("slot %d is cleared", slot.id)
-            self.cache.spoil(slot.id, 0)
+            self.cache.invalidate(slot.id, 0)
         self.look(slot)
         slot.job, slot.used, self._is_tight = None, self.metrics.n_steps, False
 
@@ -471,7 +471,7 @@ class Scheduler:
         if (job := slot.job) is not None:
             self._release(slot, job)
             if spoiled:
-                self.cache.spoil(slot.id, job.n_held)
+                self.cache.invalidate(slot.id, job.n_held)
                 self.look(slot)
             self._tell(job, job.answer.end(reason, error))
 

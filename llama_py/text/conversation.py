@@ -38,7 +38,7 @@ class Conversation:
     """Turns of user and model in a sequence of a context.
 
     messages  all messages including responses; reasoning is in their `reasoning_content`
-    prefix    cached tokens of the messages; `prefix.told` describes the match of the last turn
+    prefix    cached tokens of the messages; `prefix.last_match` is the match of the last turn
     n_evicted_messages  oldest messages that the last turn evicted because they did not fit
     """
 
@@ -200,7 +200,8 @@ class Conversation:
 
     def answer(self, ids: Sequence[int], **options: Any) -> Pieces:
         """Yield the response to the tokens of `add_user_message`; options are the fields of
-        AnswerParams (with `temp` 0), and with tools tool_choice: auto, none, required, or a function in OpenAI's form.
+        AnswerParams (with `temp` 0), and with tools tool_choice: auto, none, required, or a
+        function in OpenAI's form.
         `Piece.calls` has tool calls; `Piece.error` is a violation of `json_schema`.
 
         If the caller stops, or after an error, the generated part becomes the response. If it

@@ -114,7 +114,7 @@ def test_an_answer_may_be_written_differently_later(thinker: llama_py.Model) -> 
         before = Conversation.prompt(thinker, talk.messages) if talk.messages else []
         answer = text(talk.ask(said, max_tokens=6))
         assert answer == fresh_answer(thinker, talk.messages[:-1], 6)
-        told = talk.prefix.told
+        told = talk.prefix.last_match
         assert told is not None and told.n_reused == told.n_same
         assert not before or told.n_same > len(before) - 15  # the end of it is an answer
 
@@ -148,8 +148,8 @@ def test_the_last_question_may_be_asked_differently(thinker: llama_py.Model) -> 
     computed = []
     for question in ("Who?", "When?", "Why?"):
         thinker.chat([*long, {"role": "user", "content": question}], max_tokens=1)
-        assert thinker._own is not None and thinker._own.told is not None
-        computed.append(thinker._own.told.n_computed)
+        assert thinker._own is not None and thinker._own.last_match is not None
+        computed.append(thinker._own.last_match.n_computed)
     assert computed[0] > 80 and max(computed[1:]) < 12
 
 

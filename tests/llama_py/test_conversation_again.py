@@ -50,7 +50,7 @@ def test_another_message_in_its_place(model: llama_py.Model) -> None:
     text(talk.ask("And why?", max_tokens=4))
     n_before = len(Conversation.prompt(model, talk.messages[:3]))
     ids = talk.regenerate("And when?")
-    assert talk.prefix.told is not None and talk.prefix.told.n_reused >= n_before - 10
+    assert talk.prefix.last_match is not None and talk.prefix.last_match.n_reused >= n_before - 10
     answer = text(talk.answer(ids, max_tokens=4))
     asked = [m["content"] for m in talk.messages if m["role"] == "user"]
     assert asked == ["Who is there?", "And when?"]
@@ -126,7 +126,7 @@ def test_the_text_that_ends_an_answer_is_no_part_of_it(model: llama_py.Model) ->
     assert said.strip() and "\n\n" not in said
     held = len(talk.prefix.tokens)
     talk.add_user_message("Why?")
-    assert talk.prefix.told is not None and talk.prefix.told.n_same >= held - 1
+    assert talk.prefix.last_match is not None and talk.prefix.last_match.n_same >= held - 1
 
 
 def test_a_wrong_stop_is_told(model: llama_py.Model) -> None:

@@ -42,7 +42,7 @@ def test_what_differs_is_taken_out(name: str) -> None:
     p = prefix(name, checkpoint_min_step=5)
     ask(p, FIRST)
     assert ask(p, [*FIRST[:7], *tokens(4, seed=9)]) == (7 if name == "llama-dense" else 5)
-    assert p.told is not None and p.told.n_same == 7
+    assert p.last_match is not None and p.last_match.n_same == 7
 
 
 @pytest.mark.parametrize("name", MODELS)

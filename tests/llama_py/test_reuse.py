@@ -83,8 +83,8 @@ class Sequences(RuleBasedStateMachine):
             assert int(found[0]) == expected(self.kind, self.held[seq])
 
     @rule(seq=st.integers(0, 2))
-    def put_away(self, seq):
-        self.toy.reuse.put_away(seq)
+    def offload(self, seq):
+        self.toy.reuse.offload(seq)
         assert self.toy.memory.seq_pos_max(seq) == -1
         self.held[seq], self.sure[seq] = [], 0
 
@@ -209,7 +209,7 @@ def test_what_users_share_is_computed_once(kind: str, unified: bool) -> None:
 def test_a_prompt_that_is_put_away_comes_back() -> None:
     toy, ids = hybrid(), text(30)
     ask(toy, ids)
-    toy.reuse.put_away(0)
+    toy.reuse.offload(0)
     assert toy.memory.seq_pos_max(0) == -1
     told = ask(toy, [*ids, 1, 2], 2)
     assert (told.n_reused, told.source) == (30, "host memory")
@@ -292,7 +292,7 @@ def test_too_few_cells_for_a_copy_compute_everything() -> None:
     """In shared cells there is room for keys that are copied from host memory only once."""
     toy, ids = Toy("hybrid", 0x3E, unified=True, checkpoint_min_step=STEP), text(120)
     ask(toy, ids, 0)
-    toy.reuse.put_away(0)
+    toy.reuse.offload(0)
     ask(toy, [5, *text(150)], 1)
     told = ask(toy, [*ids[:50], 1], 2)
     assert told.n_reused == 0 and "host memory" not in str(told)

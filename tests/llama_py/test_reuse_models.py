@@ -47,10 +47,10 @@ def ask(ctx: Context, ids: list[int], seq_id: int = 0) -> PrefixMatch:
     rest = p.start(ids)
     found = PrefixCache.of(ctx).decode(rest, seq_id)
     p.add(rest)
-    assert p.tokens == ids and p.told is not None
+    assert p.tokens == ids and p.last_match is not None
     fresh = Context(ctx.model, **EXACT | {"flash_attn": ctx.params.flash_attn})
     assert nmse(fresh.decode(ids), found) < 1e-9
-    return p.told
+    return p.last_match
 
 
 @pytest.mark.parametrize("unified", [False, True])
@@ -69,7 +69,7 @@ def test_logits_are_those_of_a_fresh_context(
     assert [t.n_same for t in (edited, again, others)] == [14, 13, 11]
     for told in (edited, again, others):
         assert told.n_same - told.n_reused < (STEP if told.stateful else 1)
-    PrefixCache.of(ctx).put_away(0)
+    PrefixCache.of(ctx).offload(0)
     told = ask(ctx, TEXT[:20])
     assert told.n_reused >= 14 and told.source == "host memory"
     assert ask(ctx, [*TEXT[:11], 1, 2], seq_id=1).n_computed == 1  # the other is as it was
@@ -136,7 +136,7 @@ def test_a_larger_context_takes_over(name: str) -> None:
     small, large = context(name, 0x3E), context(name, 0x3E, n_ctx=1024)
     ask(small, TEXT[:18])
     ask(small, TEXT[:7], seq_id=1)
-    PrefixCache.of(large).take_over(PrefixCache.of(small))
+    PrefixCache.of(large).transfer_from(PrefixCache.of(small))
     assert ask(large, TEXT).n_computed == 4
     told = ask(large, [*TEXT[:14], 1], seq_id=1)
     assert told.n_same - told.n_reused < STEP

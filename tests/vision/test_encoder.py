@@ -177,13 +177,15 @@ def test_a_conversation_with_images(name: str, folder: Path) -> None:
     held = talk.prefix.tokens
     assert any(id < 0 for id in held)
     tokens = [piece.token for piece in talk.ask("and?", max_tokens=4)]
-    assert talk.prefix.told is not None and talk.prefix.told.n_reused > held.index(min(held))
+    assert talk.prefix.last_match is not None and talk.prefix.last_match.n_reused > held.index(
+        min(held)
+    )
     again = Conversation(model.context(n_ctx=256))
     again.messages = list(talk.messages[:2])
     assert tokens == [piece.token for piece in again.ask("and?", max_tokens=4)]
     talk.clear()
     talk.add_user_message("what?", [other])
-    assert talk.prefix.told.n_reused < held.index(min(held)) + 1
+    assert talk.prefix.last_match.n_reused < held.index(min(held)) + 1
 
 
 def test_other_rows_of_the_same_image_are_not_reused(folder: Path, tmp_path: Path) -> None:

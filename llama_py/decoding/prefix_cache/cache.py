@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from ggml_py._moved import Former
 from ggml_py.errors import ContextError
 from llama_py.batch import END, F32, Batch, Wanted
 from llama_py.context import Context
@@ -162,7 +163,7 @@ class PrefixCache:
             else:
                 self._note(ids, seq_id)
             return logits
-        known = self.knows(seq_id)
+        known = self.is_tracked(seq_id)
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
         fits = len(ids) <= self.ctx.cparams.n_ctx_seq - held  # else it is refused before the cuts
         while known and fits:
@@ -200,7 +201,7 @@ class PrefixCache:
         if node.end + len(ids) == held and self._known(seq_id) == node.end:
             self.advance(ids, seq_id)
 
-    def knows(self, seq_id: int) -> bool:
+    def is_tracked(self, seq_id: int) -> bool:
         """Return True if the sequence has known tokens only, so that `advance` may add more."""
         self._check(seq_id)
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
@@ -240,7 +241,7 @@ class PrefixCache:
         if seq_id in self._plans and self.snapshots.wanted:
             self._plans[seq_id].marks.add(pos)
 
-    def spoil(self, seq_id: int, n: int) -> None:
+    def invalidate(self, seq_id: int, n: int) -> None:
         """Drop all after n tokens of a sequence, for all users, and empty the sequence."""
         for at, state in self.snapshots.of(seq_id):
             if at.end > n:
@@ -250,7 +251,7 @@ class PrefixCache:
         self.shifted.discard(seq_id)
         self.tree.release(seq_id)
 
-    def put_away(self, seq_id: int) -> None:
+    def offload(self, seq_id: int) -> None:
         """Free the cells of a sequence and save its state in host memory, if the budget allows."""
         self._check()
         saved = self._saved(seq_id)
@@ -260,7 +261,7 @@ class PrefixCache:
         self.tree.release(seq_id)
         self._keep(saved)
 
-    def take_over(self, other: PrefixCache) -> None:
+    def transfer_from(self, other: PrefixCache) -> None:
         """Copy the sequences of another, smaller context of the model."""
         for seq_id in [s for s in other.tree.ends if isinstance(s, int)]:
             tokens, io = other.tokens(seq_id), StateWriter()
@@ -365,6 +366,11 @@ class PrefixCache:
         """Add a saved state to the budget, or release it if it is too large."""
         if saved is not None and not self.budget.add(saved):
             self.tree.release(saved)
+
+    put_away = Former("offload")
+    spoil = Former("invalidate")
+    take_over = Former("transfer_from")
+    knows = Former("is_tracked")
 
 
 def _batch(ids: Sequence[int], seq_id: int) -> Batch:

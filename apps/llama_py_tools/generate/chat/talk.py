@@ -166,7 +166,7 @@ class Talk:
         from llama_py.batch.prompts import Mixed, n_cells
 
         self._beyond = ids.n_beyond if isinstance(ids, Mixed) else 0
-        self.run.reused(self.conversation.prefix.told)
+        self.run.reused(self.conversation.prefix.last_match)
         if n := self.conversation.n_evicted_messages:
             session.tell(dimmed(f"(the context is full: the {n} oldest messages were removed)"))
         how = self.run.params
