@@ -221,8 +221,8 @@ class Model(LoadedModel):
         media_path: str | Path | None = None,
         **options: Any,
     ) -> Iterator[Piece]:
-        """Yield the response of `chat` in pieces; reasoning is in `Piece.thought`, tool calls in
-        `Piece.calls`. This ends the previous response."""
+        """Yield the response of `chat` in pieces; reasoning is in `Piece.reasoning`, tool calls in
+        `Piece.tool_calls`. This ends the previous response."""
         how = tools, tool_choice, parallel_tool_calls
         return self._chat(messages, images, media_path, options, *how)[0]
 

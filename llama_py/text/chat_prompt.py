@@ -213,8 +213,8 @@ class ChatPrompt:
                 yield replace(
                     piece,
                     text="".join(delta.content for delta in deltas),
-                    thought="".join(delta.reasoning for delta in deltas),
-                    calls=tuple(delta for delta in deltas if delta.index is not None),
+                    reasoning="".join(delta.reasoning for delta in deltas),
+                    tool_calls=tuple(delta for delta in deltas if delta.index is not None),
                     error=error,
                 )
 

@@ -202,7 +202,7 @@ class Conversation:
         """Yield the response to the tokens of `add_user_message`; options are the fields of
         AnswerParams (with `temp` 0), and with tools tool_choice: auto, none, required, or a
         function in OpenAI's form.
-        `Piece.calls` has tool calls; `Piece.error` is a violation of `json_schema`.
+        `Piece.tool_calls` has tool calls; `Piece.error` is a violation of `json_schema`.
 
         If the caller stops, or after an error, the generated part becomes the response. If it
         is empty, the message is removed from the conversation.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from ggml_py._moved import Former
 from ggml_py.errors import AnswerError, ContextError, ModelError
 from ggml_py.machine.building import clock
 from llama_py.batch import F32, Batch
@@ -62,8 +63,8 @@ class Piece:
     finish_reason  on the last piece: stop string (or a complete grammar without an end token),
                    full context or max_tokens, the model's end token, or no token that the grammar
                    allows
-    thought        reasoning, which is not in `text` (`Conversation`)
-    calls          tool calls (`Model.stream_chat`)
+    reasoning      reasoning, which is not in `text` (`Conversation`)
+    tool_calls     tool calls (`Model.stream_chat`)
     n_discarded    tokens of the sequence that context shifts discarded
     logprob        log probability of the token before sampling, with `logprobs`
     top            the `logprobs` most likely tokens with their log probabilities
@@ -80,9 +81,9 @@ class Piece:
     finish_reason: FinishReason | None = None
     logprob: float | None = None
     top: tuple[tuple[int, float], ...] = ()
-    thought: str = ""
+    reasoning: str = ""
     n_discarded: int = 0
-    calls: tuple[AnswerDelta, ...] = ()
+    tool_calls: tuple[AnswerDelta, ...] = ()
     error: str = ""
 
     @property
@@ -94,6 +95,9 @@ class Piece:
     def gen_rate(self) -> float:
         """Generated tokens per second, without the first, which the prompt's step produces."""
         return max(self.gen_tokens - 1, 0) / self.gen_seconds if self.gen_seconds else 0.0
+
+    thought = Former("reasoning")
+    calls = Former("tool_calls")
 
 
 Pieces = Generator[Piece, None, None]

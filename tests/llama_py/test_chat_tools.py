@@ -74,7 +74,7 @@ def test_a_sampler_that_does_not_know_the_tools_is_refused(model: Model) -> None
 def test_pieces_have_the_calls(model: Model) -> None:
     pieces = list(model.stream_chat("And?", tools=TOOLS, **options(model, f"Well. {CALL}")))
     assert "".join(piece.text for piece in pieces) == "Well. "
-    deltas = [delta for piece in pieces for delta in piece.calls]
+    deltas = [delta for piece in pieces for delta in piece.tool_calls]
     assert "".join(delta.arguments for delta in deltas) == '{"days": 3}'
     assert [delta.name for delta in deltas if delta.name] == ["weather"]
     assert pieces[-1].finish_reason == "eos" and len(pieces) > 20

@@ -372,7 +372,7 @@ def test_chat_with_thoughts(tmp_path: Path) -> None:
         for _ in range(2):
             pieces = [*talk.ask("Speak!", max_tokens=40, sampler=made(regex="(yes|no)!"))]
             assert "".join(piece.text for piece in pieces) in ("yes!", "no!")
-            assert "".join(piece.thought for piece in pieces)
+            assert "".join(piece.reasoning for piece in pieces)
         for fails in (False, True):
             schema = {"const": "yes", "not": {"const": "yes" if fails else "no"}}
             pieces = [*talk.ask("Speak!", json_schema=schema, max_tokens=40)]

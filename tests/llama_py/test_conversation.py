@@ -226,7 +226,7 @@ def thoughtful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[llama_py.Mo
 def test_thoughts_have_a_budget_and_are_no_part_of_the_answer(thoughtful: llama_py.Model) -> None:
     talk = Conversation(thoughtful.context(256), budget=5)
     pieces = list(talk.ask("Speak!", max_tokens=20))
-    thought, said = "".join(p.thought for p in pieces), "".join(p.text for p in pieces)
+    thought, said = "".join(p.reasoning for p in pieces), "".join(p.text for p in pieces)
     tokens = [p.token for p in pieces if p.token is not None]
     tokenizer, end = thoughtful.tokenizer, thoughtful.tokenize("</think>")
     assert tokens[5 : 5 + len(end)] == end
@@ -259,7 +259,7 @@ def test_thoughts_are_those_of_llama_server(
 ) -> None:
     """Recorded: the demo model, THINKER, --reasoning-budget, max_tokens 14, temperature 0."""
     talk = Conversation(thoughtful.context(256), **how)
-    shown = [(p.thought, p.text) for p in talk.ask("Hi", max_tokens=14)]
+    shown = [(p.reasoning, p.text) for p in talk.ask("Hi", max_tokens=14)]
     assert talk.messages[-1] == {"role": "assistant", **expected}
     thought, said = ("".join(texts) for texts in zip(*shown, strict=True))
     assert (thought, said) == (expected.get(THOUGHT, ""), expected[SAID])

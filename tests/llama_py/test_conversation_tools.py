@@ -63,7 +63,7 @@ def test_functions_are_called_and_what_they_give_is_told(model: llama_py.Model) 
     pieces = [*talk.run("How warm is it in Bern?", **how)]
     assert roles(talk)[:3] == ["user", "assistant", "tool"] and roles(talk)[-1] == "assistant"
     assert talk.messages[2]["content"] in ("12.5", "3.0")
-    deltas = [delta for piece in pieces for delta in piece.calls]
+    deltas = [delta for piece in pieces for delta in piece.tool_calls]
     assert deltas[0].name == "degrees"
     (call,) = (call["function"] for call in talk.messages[1]["tool_calls"])
     first = [d for d in deltas if d.index == 0]
@@ -83,7 +83,7 @@ def test_thoughts_before_calls_have_a_budget(tmp_path: Path) -> None:
     with llama_py.Model(demo_with_template(tmp_path, template), "cpu") as thinking:
         talk = Conversation(thinking.context(2048), tools=[TOLD], budget=4)
         pieces = [*talk.ask("Speak!", max_tokens=40, tool_choice="none")]
-    thought = "".join(piece.thought for piece in pieces)
+    thought = "".join(piece.reasoning for piece in pieces)
     assert 0 < len(thinking.tokenizer.tokenize(thought, False)) <= 4
     assert talk.messages[-1]["reasoning_content"] == thought and pieces[-1].gen_tokens > 20
 

@@ -31,8 +31,8 @@ def with_thoughts(pieces: Iterator[Piece]) -> Iterator[Piece]:
     try:
         for piece in pieces:
             text, said = "", piece.text
-            if piece.thought:
-                thought = piece.thought if thinking else start + piece.thought.lstrip()
+            if piece.reasoning:
+                thought = piece.reasoning if thinking else start + piece.reasoning.lstrip()
                 text, thinking = thought, True
             if thinking and (said or piece.finish_reason is not None):
                 text, said, thinking = text + end, said.lstrip("\n"), False
