@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ggml_py._moved import Former
 from ggml_py.errors import ContextError
 from ggml_py.types import F32
 from llama_py.adapters.control_vector import PREFIX, Directions, load_directions
@@ -83,7 +84,7 @@ class ControlVector:
     def __sub__(self, other: ControlVector) -> ControlVector:
         return self + -other
 
-    def only(self, layers: range) -> ControlVector:
+    def select_layers(self, layers: range) -> ControlVector:
         """Return a vector with only some layers."""
         kept = [il in layers for il in range(1, len(self) + 1)]
         return ControlVector(self.directions * np.array(kept)[:, None], self.model_hint)
@@ -108,3 +109,5 @@ class ControlVector:
         with GGUFFile.open(path) as file:
             hint = file.metadata.get(HINT, "")
         return cls(load_directions([(path, 1.0)]), hint if isinstance(hint, str) else "")
+
+    only = Former("select_layers")

@@ -124,7 +124,7 @@ def test_vectors_are_counted_with() -> None:
     found = 2 * a - b / 0.5 + -a
     assert found.directions.tolist() == [[0, 0], [2, 2], [2, 2]]
     assert found.model_hint == "llama"
-    assert found.only(range(2, 3)).directions.tolist() == [[0, 0], [2, 2], [0, 0]]
+    assert found.select_layers(range(2, 3)).directions.tolist() == [[0, 0], [2, 2], [0, 0]]
     np.testing.assert_array_equal(np.asarray(a), a.directions)
     for wrong in (lambda: a + ControlVector(np.ones((3, 4))), lambda: a[0], lambda: a[4]):
         with pytest.raises(ContextError):
