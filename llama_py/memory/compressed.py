@@ -198,7 +198,7 @@ class CompressedMemory(NumberedStates):
             n = held.pos + 1
             self.held[dst] = Held(held.pos, n, n)
 
-    def seq_take(self, src: int, dst: int, n: int) -> None:
+    def seq_copy_prefix(self, src: int, dst: int, n: int) -> None:
         """Copy the keys of src's first n tokens to dst; a saved state provides its state."""
         check_seqs(self.size, src, dst)
         self._forget(dst)

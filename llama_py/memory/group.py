@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
+from ggml_py._moved import Former
 from ggml_py.errors import ContextError
 from ggml_py.machine.shield import shielded
 from ggml_py.tensor import Tensor
@@ -62,9 +63,9 @@ class MemoryGroup:
         return [kv for kv in self.caches.values() if kv.window is not None]
 
     @property
-    def goes_back(self) -> bool:
+    def supports_rollback(self) -> bool:
         """True if any positions at the end of a sequence can be removed."""
-        return all(part.goes_back for part in self.parts)
+        return all(part.supports_rollback for part in self.parts)
 
     @property
     def can_shift(self) -> bool:
@@ -98,7 +99,7 @@ class MemoryGroup:
         return max((kv.n_stream for kv in self.caches.values()), default=1)
 
     @property
-    def mixes(self) -> bool:
+    def allows_unequal_lengths(self) -> bool:
         """True if a ubatch may have more tokens of one sequence than of another."""
         return self.recr is None and self.n_stream == 1
 
@@ -229,12 +230,12 @@ class MemoryGroup:
             part.seq_cp(src, dst, p0, p1)
 
     @shielded
-    def seq_take(self, src: int, dst: int, n: int) -> None:
+    def seq_copy_prefix(self, src: int, dst: int, n: int) -> None:
         """Copy the first n positions of src to dst, which loses its content. This copies rows per
         token only; windows and states are empty until `state_read`."""
         self.seq_rm(dst)
         for part in self.by_token:
-            part.seq_take(src, dst, n)
+            part.seq_copy_prefix(src, dst, n)
 
     @shielded
     def seq_keep(self, seq_id: int) -> None:
@@ -329,7 +330,7 @@ class MemoryGroup:
 
     def _written(self, partial: bool) -> list[MemoryPart]:
         """Return the parts of a state; `partial` omits parts that seq_rm can always truncate."""
-        return [part for part in self.parts if not (partial and part.goes_back)]
+        return [part for part in self.parts if not (partial and part.supports_rollback)]
 
     def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
         """Write sequences; `partial` omits parts that seq_rm can always truncate."""
@@ -347,3 +348,7 @@ class MemoryGroup:
             for part in self.parts:
                 part.seq_rm(seq_id)
             raise
+
+    goes_back = Former("supports_rollback")
+    mixes = Former("allows_unequal_lengths")
+    seq_take = Former("seq_copy_prefix")

@@ -194,8 +194,8 @@ class KPoolCache(KVCache):
         for s in (src, dst):
             self._stale_from(s, 0)
 
-    def seq_take(self, src: int, dst: int, n: int) -> None:
-        super().seq_take(src, dst, n)
+    def seq_copy_prefix(self, src: int, dst: int, n: int) -> None:
+        super().seq_copy_prefix(src, dst, n)
         self._stale_from(dst, 0)
 
     def seq_keep(self, seq_id: int) -> None:

@@ -167,7 +167,7 @@ class KVCache(KVSlots):
         if cells.ids is not None and ids is not None:
             cells.ids[idxs] = ids
 
-    def seq_take(self, src: int, dst: int, n: int) -> None:
+    def seq_copy_prefix(self, src: int, dst: int, n: int) -> None:
         """Copy the first n positions of src to dst, which is empty: share the cells, or copy them
         to a separate stream, which has enough free cells."""
         if self.stream_of(src) == self.stream_of(dst):

@@ -215,7 +215,7 @@ class KVSlots(MemoryPart):
         return [(int(s), int(cells.pos[idx[cells.seq[s, idx]]].max()) + 1) for s in seqs]
 
     @property
-    def goes_back(self) -> bool:
+    def supports_rollback(self) -> bool:
         return self.window is None
 
     def reset(self) -> None:

@@ -43,13 +43,13 @@ class MemoryPart(ABC):
 
     @property
     @abstractmethod
-    def goes_back(self) -> bool:
+    def supports_rollback(self) -> bool:
         """True if `seq_rm` can always remove the last positions of a sequence."""
 
     @property
     def by_token(self) -> bool:
         """True if each token has rows, which a `partial` saved state omits."""
-        return self.goes_back
+        return self.supports_rollback
 
     @abstractmethod
     def all_tensors(self) -> list[Tensor]:
@@ -104,10 +104,10 @@ class MemoryPart(ABC):
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
         """Copy positions of src to dst."""
 
-    def seq_take(self, src: int, dst: int, n: int) -> None:
+    def seq_copy_prefix(self, src: int, dst: int, n: int) -> None:
         """Copy the rows of src's first n tokens to dst, which is empty, if they are `by_token`."""
         raise ContextError(
-            f"seq_take: {type(self).__name__} does not store rows per token; use seq_cp"
+            f"seq_copy_prefix: {type(self).__name__} does not store rows per token; use seq_cp"
         )
 
     @abstractmethod
@@ -175,7 +175,7 @@ class StateMemory(MemoryPart):
         self.applied: UBatch | None = None
 
     @property
-    def goes_back(self) -> bool:
+    def supports_rollback(self) -> bool:
         return False
 
     @property

@@ -61,7 +61,7 @@ class Scheduler:
         self.ctx, self.sequences, self.cache = ctx, sequences, sequences.cache
         ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
         self._pace = PrefillBudget(ctx.cparams.n_batch, ctx.cparams.n_ubatch, n_piece)
-        self._turns = StepBatches(self._pace, ctx.memory.mixes)
+        self._turns = StepBatches(self._pace, ctx.memory.allows_unequal_lengths)
         self._client_slots = client_slots or ctx.cparams.n_seq_max
         self._begun: dict[str, int] = {}  # number of the last job that began, by client
         self._n_begun = 0

@@ -20,18 +20,18 @@ def n_clients(busy: Iterable[Busy]) -> int:
 class StepBatches:
     """Grouping of a step's jobs into batches.
 
-    mixes  a ubatch may have unequal numbers of tokens per sequence: then all are one group
+    unequal  a ubatch may have unequal numbers of tokens per sequence: then all are one group
     """
 
-    def __init__(self, pace: PrefillBudget, mixes: bool) -> None:
-        self.pace, self.mixes = pace, mixes
+    def __init__(self, pace: PrefillBudget, unequal: bool) -> None:
+        self.pace, self.unequal = pace, unequal
 
     def groups(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
         """Yield groups of jobs, and the maximum number of prompt tokens by slot. Each group is
         determined after the one before it was computed.
 
         shortest  process the shortest prompt first, else the oldest"""
-        if self.mixes or len(busy) == 1:
+        if self.unequal or len(busy) == 1:
             yield from self._all(busy, shortest)
         else:
             yield from self._apart(busy, shortest)

@@ -225,7 +225,7 @@ class ChatPrompt:
         before a response that a later prompt renders differently, without reasoning; or before the
         last token.
         """
-        if ctx.memory.goes_back or not self.messages:
+        if ctx.memory.supports_rollback or not self.messages:
             return []
         messages = without_images(self.messages)
         template, (*before, last) = template_of(self.model), messages

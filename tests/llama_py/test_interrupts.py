@@ -262,7 +262,7 @@ CHANGES: dict[str, Callable[[Context], Any]] = {
     "rm all": lambda ctx: ctx.memory.seq_rm(-1),
     "cp": lambda ctx: ctx.memory.seq_cp(0, 2),
     "keep": lambda ctx: ctx.memory.seq_keep(1),
-    "take": lambda ctx: ctx.memory.seq_take(0, 1, 4),
+    "take": lambda ctx: ctx.memory.seq_copy_prefix(0, 1, 4),
     "add": lambda ctx: ctx.memory.seq_add(0, 0, -1, 3),
     "div": lambda ctx: ctx.memory.seq_div(0, 0, -1, 2),
     "clear": lambda ctx: ctx.clear(),

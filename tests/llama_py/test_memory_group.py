@@ -240,7 +240,7 @@ class TestSeqTake:
         group = memory((ALL, StateSpec(3, 5)), (NEAR,), n_seq_max=2, kv_unified=unified)
         place(group, *[0] * 6)
         place(group, 1, 1)
-        group.seq_take(0, 1, 4)
+        group.seq_copy_prefix(0, 1, 4)
         base = group.caches["kv"]
         assert [part.seq_pos_max(1) for part in group.parts] == [3, -1, -1]
         assert [part.seq_pos_max(0) for part in group.parts] == [5, 5, 5]

@@ -92,7 +92,7 @@ def test_last_positions_go_or_nothing_changes(group: MemoryGroup) -> None:
     part = part_of(group)
     put(group, 0, 0, 0)
     goes = part.seq_rm(0, 2)
-    assert goes or not part.goes_back
+    assert goes or not part.supports_rollback
     assert part.seq_pos_max(0) == (1 if goes else 2)
 
 

@@ -282,7 +282,7 @@ def test_a_rollback_that_the_memory_can_do_needs_no_snapshot() -> None:
     toy = hybrid(n_rs_seq=0, ctx_checkpoints=0)
     ids = text(20)
     ask(toy, ids)
-    assert not toy.memory.goes_back and Toy("kv").memory.goes_back
+    assert not toy.memory.supports_rollback and Toy("kv").memory.supports_rollback
     toy = Toy("kv")
     ask(toy, ids)
     assert ask(toy, [*ids[:7], 5, 5]).n_reused == 7

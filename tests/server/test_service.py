@@ -206,7 +206,7 @@ def test_slots_share_the_context_unless_their_number_is_given(
 def test_one_request_may_use_all_of_the_context_without_np() -> None:
     """Two requests that do not fit together are answered one after the other, states included."""
     with served("-np", "-1", "-c", "1024") as (client, state):
-        assert not state.engine._ctx.memory.mixes  # a hybrid model
+        assert not state.engine._ctx.memory.allows_unequal_lengths  # a hybrid model
         props = client.get("/props").json()
         assert props["total_slots"] == 4 and props["default_generation_settings"]["n_ctx"] == 1024
         assert [s["n_ctx"] for s in client.get("/slots").json()] == [1024] * 4

@@ -74,8 +74,8 @@ class PrefixCache:
     """The tokens of all sequences of a context, and the states to return to.
 
         cache = PrefixCache.of(ctx)
-        told = cache.start(ids)            # reuse known tokens
-        cache.decode(ids[told.n_reused:])  # compute the rest, with snapshots
+        match = cache.start(ids)            # reuse known tokens
+        cache.decode(ids[match.n_reused:])  # compute the rest, with snapshots
 
     budget     host memory for snapshots and whole states: `cache_ram` MiB
     tree       tokens, with the sequences and states that have them
@@ -142,9 +142,11 @@ class PrefixCache:
         self._keep(saved)
         marks = [most - memory.n_back] if marks is None else marks
         self._plans[seq_id] = self.snapshots.plan(found.n, len(ids), {*marks, n_same})
-        told = PrefixMatch(len(ids), n_same, found.n, _source(found, seq_id), not memory.goes_back)
-        log.info("prefix cache: sequence %d: %s; %s", seq_id, told, self)
-        return told
+        match = PrefixMatch(
+            len(ids), n_same, found.n, _source(found, seq_id), not memory.supports_rollback
+        )
+        log.info("prefix cache: sequence %d: %s; %s", seq_id, match, self)
+        return match
 
     def decode(self, ids: Sequence[int], seq_id: int = 0) -> F32:
         """Continue a sequence. Return the last token's logits F32 [1, n_vocab], which are valid
@@ -298,7 +300,7 @@ class PrefixCache:
 
     def _best(self, path: list[At], n_same: int, seq_id: int) -> _Found:
         """Return the furthest position to continue a prompt with this path from."""
-        if self.ctx.memory.goes_back:
+        if self.ctx.memory.supports_rollback:
             return _Found(n_same, _nearest(path[-1], seq_id)) if path else _Found()
         for node in reversed(path):
             if node.end <= n_same and node.state is not None:
@@ -324,7 +326,7 @@ class PrefixCache:
         """Copy a state to a sequence, to continue there; clear the sequence if cells are short."""
         memory, holder = self.ctx.memory, found.holder
         data = None if found.snapshot is None else found.snapshot.data
-        if isinstance(holder, int) and data is None and not memory.goes_back:
+        if isinstance(holder, int) and data is None and not memory.supports_rollback:
             data = self.snapshots.written(holder)
         for used in (found.snapshot, holder):
             if isinstance(used, SavedState):
@@ -335,7 +337,7 @@ class PrefixCache:
             elif holder is None:
                 memory.seq_rm(seq_id)
             elif holder != seq_id:
-                memory.seq_take(holder, seq_id, found.n)
+                memory.seq_copy_prefix(holder, seq_id, found.n)
             if data is not None:
                 memory.state_read(StateReader(data), seq_id, partial=True)
             if memory.seq_rm(seq_id, found.n):

@@ -48,7 +48,7 @@ class Snapshots:
     ) -> None:
         self.memory, self.budget, self.tree = memory, budget, tree
         self.most, self.step = p.ctx_checkpoints, p.checkpoint_min_step
-        self.wanted = not memory.goes_back and self.most > 0 and budget.allows(1)
+        self.wanted = not memory.supports_rollback and self.most > 0 and budget.allows(1)
 
     def plan(self, n: int, n_tokens: int, marks: Iterable[int]) -> SnapshotPlan:
         """Plan snapshots for a prompt's tokens from n on; long prompts have a larger step, so that

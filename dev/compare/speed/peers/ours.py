@@ -65,7 +65,7 @@ class Loaded(Engine):
 
     def keep(self) -> None:
         """Copy only states that the memory cannot roll back."""
-        copied = self.depth > 0 and not self.ctx.memory.goes_back
+        copied = self.depth > 0 and not self.ctx.memory.supports_rollback
         seqs = range(self.sizes.n_seqs)
         self.kept = [(s, self.ctx.save_state(s) if copied else b"") for s in seqs]
 
