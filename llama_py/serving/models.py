@@ -24,6 +24,7 @@ from time import monotonic
 from types import MappingProxyType
 from typing import Generic
 
+from ggml_py._moved import Former
 from ggml_py.errors import AllocError, ModelError
 from llama_py.serving.request import Busy, Closed
 from llama_py.serving.source import Entry, Lease, ModelInfo, Source, T
@@ -93,7 +94,7 @@ class Models(Resource, Generic[T]):
                 self._fail(one, error)
             self._settle()
 
-    def ask(self, name: str) -> Future[Lease[T]]:
+    def acquire(self, name: str) -> Future[Lease[T]]:
         """Return a future of a model, which is loaded if needed; `forget` cancels it.
 
         Raises ModelError if the name is unknown, AllocError if the model is larger than the budget,
@@ -114,7 +115,7 @@ class Models(Resource, Generic[T]):
         return asked.future
 
     def forget(self, future: Future[Lease[T]]) -> None:
-        """Cancel a future of `ask`, or release its lease."""
+        """Cancel a future of `acquire`, or release its lease."""
         if future.cancel():
             with self._locked():
                 self._settle()
@@ -127,9 +128,9 @@ class Models(Resource, Generic[T]):
 
         timeout  seconds to wait for the release of a model in use, if memory is full
 
-        Raises the errors of `ask` and its future, and Busy after the timeout.
+        Raises the errors of `acquire` and its future, and Busy after the timeout.
         """
-        future = self.ask(name)
+        future = self.acquire(name)
         try:
             lease = future.result(timeout)
         except Late:
@@ -167,7 +168,7 @@ class Models(Resource, Generic[T]):
         self._unload(entry)
         return True
 
-    def leave(self, name: str) -> bool:
+    def unload_when_idle(self, name: str) -> bool:
         """Unload a model when it is idle, and end its sleep state; later requests load it
         again. False if it was not loaded."""
         with self._locked():
@@ -382,6 +383,9 @@ class Models(Resource, Generic[T]):
             with self._locked():
                 entry.state, entry.leaving = "unloaded", False
                 self._settle()
+
+    ask = Former("acquire")
+    leave = Former("unload_when_idle")
 
 
 def _loaded(source: Source[T]) -> tuple[T | None, Exception | None]:

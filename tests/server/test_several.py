@@ -270,7 +270,7 @@ def test_a_stream_keeps_its_model(client: TestClient, shelf: Shelf) -> None:
     with held(state.engine, 9) as go_on:
         thread.start()
         until(lambda: any(answer.tokens for answer in running(state).values()))
-        assert shelf.models.leave("b")
+        assert shelf.models.unload_when_idle("b")
         go_on.set()
     thread.join(WAIT)
     assert events(texts[0])[-1][1] == "[DONE]" and len(events(texts[0])) > 100

@@ -41,7 +41,7 @@ def loaded(made: Models[Served]) -> set[str]:
 
 def test_a_lease_that_was_lost_does_not_keep_the_end_waiting() -> None:
     made = models(None, a=4, b=4)
-    lost, back = made.ask("a").result(WAIT), made.ask("b").result(WAIT)
+    lost, back = made.acquire("a").result(WAIT), made.acquire("b").result(WAIT)
     back.end()
     made.close(timeout=0.01)
     assert Served.n_open == 0 and loaded(made) == set()
@@ -124,7 +124,7 @@ def test_what_ended_by_an_error_is_loaded_anew() -> None:
             first.error = ModelError("it broke")
             made.tick()
             assert made.info()[0].error is first.error
-            waiting = made.ask("a")
+            waiting = made.acquire("a")
             assert not waiting.done()  # until nobody uses it any more
         second = waiting.result(WAIT).served
         assert second is not first and made.info()[0].error is None
@@ -194,10 +194,10 @@ def test_no_more_than_so_many() -> None:
 def test_first_come_first_served() -> None:
     order: list[str] = []
     with models(4, a=4, b=4, c=4) as made:
-        lease = made.ask("a").result(WAIT)
+        lease = made.acquire("a").result(WAIT)
         futures = []
         for name in "bcb":
-            futures.append(made.ask(name))
+            futures.append(made.acquire(name))
             futures[-1].add_done_callback(lambda f, name=name: (order.append(name), made.forget(f)))
         assert not order
         lease.end()
@@ -207,12 +207,12 @@ def test_first_come_first_served() -> None:
 
 def test_who_leaves_while_waiting_costs_nobody_a_model() -> None:
     with models(4, a=4, b=4) as made:
-        lease = made.ask("a").result(WAIT)
-        waiting = made.ask("b")
+        lease = made.acquire("a").result(WAIT)
+        waiting = made.acquire("b")
         made.forget(waiting)
         lease.end()
         assert loaded(made) == {"a"} and waiting.cancelled()
-        made.forget(given := made.ask("a"))
+        made.forget(given := made.acquire("a"))
         assert given.done() and made.info()[0].n_uses == 0
 
 
@@ -220,9 +220,9 @@ def test_nobody_waits_for_ever() -> None:
     """Others keep what is there in use without a pause."""
     with models(4, a=4, b=4) as made:
         made.patience = 0.0
-        lease = made.ask("a").result(WAIT)
-        waiting = made.ask("b")
-        later = made.ask("a")
+        lease = made.acquire("a").result(WAIT)
+        waiting = made.acquire("b")
+        later = made.acquire("a")
         made.tick()
         assert not waiting.done() and not later.done()
         lease.end()
@@ -230,21 +230,21 @@ def test_nobody_waits_for_ever() -> None:
         later.result(WAIT).end()
     with models(4, a=4, b=4) as made:  # patience has not ended
         made.patience = 1e9
-        lease = made.ask("a").result(WAIT)
-        waiting = made.ask("b")
-        made.ask("a").result(WAIT).end()
+        lease = made.acquire("a").result(WAIT)
+        waiting = made.acquire("b")
+        made.acquire("a").result(WAIT).end()
         made.tick()
-        made.ask("a").result(WAIT).end()
+        made.acquire("a").result(WAIT).end()
         lease.end()
         waiting.result(WAIT).end()
 
 
 def test_what_leaves_returns_for_who_comes_later() -> None:
     with models(None, a=4) as made:
-        assert not made.leave("a")
-        lease = made.ask("a").result(WAIT)
-        assert made.leave("a")
-        later = made.ask("a")
+        assert not made.unload_when_idle("a")
+        lease = made.acquire("a").result(WAIT)
+        assert made.unload_when_idle("a")
+        later = made.acquire("a")
         assert not later.done() and Served.n_open == 1
         lease.end()
         again = later.result(WAIT)
@@ -267,7 +267,8 @@ def test_idle_ones_sleep() -> None:
         with made.use("a"):
             assert not made.info()[0].asleep
         wait_for(lambda: after_tick(made, a="unloaded", b="unloaded"))
-        assert made.leave("a") and not made.leave("a")  # it is unloaded, and no more than that
+        assert made.unload_when_idle("a")
+        assert not made.unload_when_idle("a")  # unloaded already
         assert [one.asleep for one in made.info()] == [False, True]
 
 
@@ -296,15 +297,15 @@ def test_models_come_and_go() -> None:
         made.add("b", Source(lambda: Served(4), 4))
         with pytest.raises(ModelError, match="model 'b' already exists"):
             made.add("b", Source(lambda: Served(4), 4))
-        lease = made.ask("a").result(WAIT)
-        waiting = made.ask("b")
+        lease = made.acquire("a").result(WAIT)
+        waiting = made.acquire("b")
         made.remove("b")
         with pytest.raises(ModelError, match="was removed"):
             waiting.result(WAIT)
         made.remove("a")
         assert made.names == () and Served.n_open == 1
         made.add("a", Source(lambda: Served(4), 4))
-        again = made.ask("a")
+        again = made.acquire("a")
         assert not again.done()  # the one before takes all the room
         lease.end()
         again.result(WAIT).end()

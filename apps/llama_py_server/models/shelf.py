@@ -200,7 +200,7 @@ class Shelf:
         self, entry: ModelEntry, on_end: Callable[[Future[Any]], None] = lambda _: None
     ) -> None:
         """Load a model without a request."""
-        future = self.models.ask(entry.name)
+        future = self.models.acquire(entry.name)
         future.add_done_callback(on_end)
         future.add_done_callback(self.models.forget)
 

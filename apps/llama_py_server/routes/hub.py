@@ -55,7 +55,7 @@ async def remove(request: Request, shelf: Shelf) -> Response:
     if not entry.is_of_hub:
         raise invalid(f"model '{entry.name}' is not removable (not from the hub's cache)")
     if shelf.is_there(entry):
-        shelf.models.leave(entry.name)
+        shelf.models.unload_when_idle(entry.name)
         until = time.monotonic() + LEAVING
         while shelf.is_there(entry):
             if time.monotonic() > until:

@@ -48,7 +48,7 @@ async def lease(request: Request, shelf: Shelf) -> Lease[ServedModel] | None:
     entry = await _entry(request, shelf)
     if not _may_load(request, shelf) and not shelf.is_there(entry):
         raise invalid("model is not loaded")
-    future = shelf.models.ask(entry.name)
+    future = shelf.models.acquire(entry.name)
     if future.done():
         return await shelf.arrived(entry, future)
     await request.body()  # must precede the watch for a disconnect

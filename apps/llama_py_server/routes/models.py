@@ -142,7 +142,7 @@ async def unload(request: Request, shelf: Shelf) -> Response:
         raise invalid("model is not found") from None
     if not shelf.is_there(entry):
         raise invalid("model is not running")
-    shelf.models.leave(entry.name)
+    shelf.models.unload_when_idle(entry.name)
     return as_json({"success": True})
 
 
