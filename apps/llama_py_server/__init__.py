@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from types import ModuleType
 
-_MOVED = {  # former modules of this package by room, for one release
+_MOVED = {  # former modules (former:present) of this package by room, for one release
     "wire": "access body clients errors ids limits listen sse",
-    "models": "catalog feed fetches fitting loss preset shelf state",
+    "models": "catalog feed fetches fitting loss preset shelf:model_pool state",
     "schema": "blocks chat_messages constraints fetch fields from_anthropic from_responses media",
     "routes": "metrics slots streams tokens",
 }
@@ -24,11 +24,12 @@ _MOVED = {  # former modules of this package by room, for one release
 
 def __getattr__(name: str) -> ModuleType:
     for room, names in _MOVED.items():
-        if name in names.split():
+        present = dict(one.partition(":")[::2] for one in names.split())
+        if name in present:
             import warnings
             from importlib import import_module
 
-            new = f"{__name__}.{room}.{name}"
+            new = f"{__name__}.{room}.{present[name] or name}"
             warnings.warn(f"{__name__}.{name} is deprecated; import {new}", DeprecationWarning, 2)
             return import_module(new)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

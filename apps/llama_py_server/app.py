@@ -38,14 +38,14 @@ from llama_py_server.wire.usage import Client, UsageLimit
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
-    from llama_py_server.models.shelf import Shelf
+    from llama_py_server.models.model_pool import ModelPool
     from llama_py_server.models.state import ModelState
     from llama_py_server.params import ListenParams
 
 log = logging.getLogger("llama_py")
 
 Handler = Callable[[Request, "ModelState"], Awaitable[Response]]  # handler for a loaded model
-OfAll = Callable[[Request, "Shelf"], Awaitable[Response]]
+OfAll = Callable[[Request, "ModelPool"], Awaitable[Response]]
 Handle = Callable[[Request], Awaitable[Any]]
 
 ALWAYS: dict[tuple[str, str], OfAll] = {  # independent of loaded models
@@ -113,19 +113,19 @@ COMPUTE = (
 
 
 def app(
-    shelf: Shelf,
+    pool: ModelPool,
     listen: ListenParams,
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None,
 ) -> Starlette:
-    """Return the whole application; routes that need a model work once the shelf is ready."""
+    """Return the whole application; routes that need a model work once the pool is ready."""
     prefix = listen.api_prefix
     handles = {}
     for (method, path), of_all in ALWAYS.items():
-        checked = _checked(_of_all(of_all, shelf), listen, method, of_all)
+        checked = _checked(_of_all(of_all, pool), listen, method, of_all)
         handles[method, path] = _told(checked)
     for method, handlers in (("GET", GET), ("POST", POST)):
         for path, handler in handlers.items():
-            checked = _checked(_of_one(handler, shelf), listen, method, handler)
+            checked = _checked(_of_one(handler, pool), listen, method, handler)
             handles[method, path] = _told(checked)
     handles |= vertex.handles(handles, _told)
     routes = [
@@ -159,25 +159,25 @@ def app(
     return made
 
 
-def _of_all(handler: OfAll, shelf: Shelf) -> Handle:
+def _of_all(handler: OfAll, pool: ModelPool) -> Handle:
     async def handle(request: Request) -> Response:
-        shelf.check_ready()
-        return await handler(request, shelf)
+        pool.check_ready()
+        return await handler(request, pool)
 
     return handle
 
 
-def _of_one(handler: Handler, shelf: Shelf) -> Handle:
+def _of_one(handler: Handler, pool: ModelPool) -> Handle:
     """Wrap a handler with the state of the request's model, which is leased until the response
     is sent."""
 
-    loss = shelf.loss
+    loss = pool.loss
 
     async def handle(request: Request) -> Any:
-        shelf.check_ready()
+        pool.check_ready()
         saved = begin_stream(request, request.app.state.streams) if handler in STREAMED else None
         try:
-            lease = await leases.lease(request, shelf)
+            lease = await leases.lease(request, pool)
             if lease is None:
                 return GONE
             request.state.lease = lease

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from llama_py.model import Model
     from llama_py.serving import Engine, Lease
     from llama_py_server.models.loss import Loss
-    from llama_py_server.models.shelf import ModelEntry, ServedModel, Shelf
+    from llama_py_server.models.model_pool import ModelEntry, ModelPool, ServedModel
     from llama_py_server.models.state import ModelRecord, ModelState
 
 log = logging.getLogger("llama_py")
@@ -146,9 +146,9 @@ def _command(args: argparse.Namespace) -> int:
     return_freed_memory()
     _fetch_preset(args)
     listen = read(args, ListenParams)
-    shelf = shelf_of(args, _loss() if n_started() > 1 else None)
-    loader = Loader(shelf, listen.timeout_stop)
-    made = app(shelf, listen, loader.lifespan)
+    pool = build_model_pool(args, _loss() if n_started() > 1 else None)
+    loader = Loader(pool, listen.timeout_stop)
+    made = app(pool, listen, loader.lifespan)
     listen = replace(listen, port=vertex.port(listen.port))
     stopped = serve(made, listen, loader.failed, loader.hurry, loader.begin_end, cut_all)
     if loader.error is not None:
@@ -180,11 +180,11 @@ def _loss() -> Loss:
     return loss
 
 
-def shelf_of(args: argparse.Namespace, loss: Loss | None = None) -> Shelf:
-    """Return the shelf of models that options name, without loading one. loss: see Shelf"""
+def build_model_pool(args: argparse.Namespace, loss: Loss | None = None) -> ModelPool:
+    """Return the pool of models that options name, without loading one. loss: see `ModelPool`"""
     from ggml_py.machine.host import memory
     from llama_py_server.models.catalog import entries, single
-    from llama_py_server.models.shelf import Manages, Shelf
+    from llama_py_server.models.model_pool import Manages, ModelPool
 
     o = read(args, ModelsParams)
 
@@ -192,7 +192,7 @@ def shelf_of(args: argparse.Namespace, loss: Loss | None = None) -> Shelf:
         return opened(own, record, loss)
 
     if not o.is_several:
-        return Shelf([single(args, opened_here)], idle=o.sleep_idle_seconds, loss=loss)
+        return ModelPool([single(args, opened_here)], idle=o.sleep_idle_seconds, loss=loss)
 
     def found() -> list[ModelEntry]:
         return entries(args, getattr(args, "given", ()), parser(), opened_here)
@@ -200,7 +200,7 @@ def shelf_of(args: argparse.Namespace, loss: Loss | None = None) -> Shelf:
     budget = o.models_memory << 20 or memory()[0]
     why = "downloading and removing models is disabled (--models-manage)"
     manages = Manages(o.models_manage, why, read(args, FileParams).hf_token)
-    return Shelf(
+    return ModelPool(
         found(),
         several=True,
         budget=budget,
@@ -217,12 +217,12 @@ class Loader:
     """Loads the model while the server already listens, like llama-server; a failure to load ends
     the server. With several models, requests load them."""
 
-    def __init__(self, shelf: Shelf, timeout_stop: float = CLOSING) -> None:
-        self.shelf, self.timeout_stop = shelf, timeout_stop
+    def __init__(self, pool: ModelPool, timeout_stop: float = CLOSING) -> None:
+        self.pool, self.timeout_stop = pool, timeout_stop
         self._until = math.inf  # the end of the process
         self.error: BaseException | None = None
         self.failed, self.hurry = threading.Event(), threading.Event()
-        self._closing = threading.Thread(target=shelf.close, name="llama-close", daemon=True)
+        self._closing = threading.Thread(target=pool.close, name="llama-close", daemon=True)
 
     @property
     def is_busy(self) -> bool:
@@ -233,16 +233,16 @@ class Loader:
     def begin_end(self) -> None:
         """Note that the server is stopping, and end endless streams."""
         self._until = time.monotonic() + self.timeout_stop + LEAVING
-        self.shelf.feed.close()
+        self.pool.feed.close()
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        first = [p for p in self.shelf.entries.values() if p.at_start]
-        for entry in first if self.shelf.several else (self.shelf.only,):
-            self.shelf.begin(entry, self._loaded)
-        if self.shelf.several:
+        first = [p for p in self.pool.entries.values() if p.at_start]
+        for entry in first if self.pool.several else (self.pool.only,):
+            self.pool.begin(entry, self._loaded)
+        if self.pool.several:
             gc.enable()  # models are loaded and unloaded
-            session.tell(f"ready: {len(self.shelf.entries)} models")
+            session.tell(f"ready: {len(self.pool.entries)} models")
         ticking = asyncio.ensure_future(self._tick(app))
         try:
             yield
@@ -255,28 +255,28 @@ class Loader:
         self._closing.start()
         until = min(time.monotonic() + CLOSING, self._until)
         while self._closing.is_alive() and time.monotonic() < until:
-            if self.shelf.only_loads or self.hurry.is_set():
+            if self.pool.only_loads or self.hurry.is_set():
                 return
             await asyncio.sleep(0.02)
 
     async def _tick(self, app: Starlette) -> None:
         while True:
             await asyncio.sleep(TICK)
-            self.shelf.tick()
+            self.pool.tick()
             app.state.streams.sweep()
 
     def _loaded(self, future: Future[Lease[ServedModel]]) -> None:
         error = None if future.cancelled() else future.exception()
-        if self.shelf.several:
+        if self.pool.several:
             return
         if error is not None:
-            if not self.shelf.ready and self._closing.ident is None:
+            if not self.pool.ready and self._closing.ident is None:
                 self.error = error
                 self.failed.set()
             return
         gc.freeze()  # the present objects are permanent
         gc.enable()
-        self.shelf.ready = True
+        self.pool.ready = True
         state = future.result().served.state
         session.tell(f"ready: {state.name}")
         session.tell(f"prefix cache: {_size(state.engine.n_kept)} (--cache-ram)")

@@ -56,8 +56,9 @@ def test_former_modules_of_the_server() -> None:
     import llama_py_server
 
     for room, names in llama_py_server._MOVED.items():
-        for name in names.split():
-            with pytest.warns(DeprecationWarning, match=f"import llama_py_server.{room}.{name}"):
-                assert getattr(llama_py_server, name).__name__.endswith(f"{room}.{name}")
+        for name, _, new in (one.partition(":") for one in names.split()):
+            place = f"{room}.{new or name}"
+            with pytest.warns(DeprecationWarning, match=f"import llama_py_server.{place}"):
+                assert getattr(llama_py_server, name).__name__.endswith(place)
     with pytest.raises(AttributeError, match="nothing"):
         llama_py_server.nothing  # noqa: B018

@@ -14,7 +14,7 @@ from typing import Any
 from starlette.testclient import TestClient
 
 from llama_py_server.app import app
-from llama_py_server.command import parser, shelf_of
+from llama_py_server.command import build_model_pool, parser
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_tools.command.options import read
@@ -55,15 +55,15 @@ def talking() -> tuple[str, str]:
 def served(*flags: str) -> Iterator[tuple[TestClient, ModelState]]:
     """A client of a server with these flags, and what it serves."""
     args = parser().parse_args([*SMALL, *flags])
-    shelf = shelf_of(args)
-    with shelf.models.use("") as loaded:
+    pool = build_model_pool(args)
+    with pool.models.use("") as loaded:
         state = loaded.state
-    shelf.ready = True
+    pool.ready = True
     try:
-        made = app(shelf, read(args, ListenParams))
+        made = app(pool, read(args, ListenParams))
         yield TestClient(made, base_url=LOCAL, raise_server_exceptions=False), state
     finally:
-        shelf.close()
+        pool.close()
 
 
 def until(holds: Callable[[], Any]) -> Any:

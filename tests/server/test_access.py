@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from llama_py.serving import Busy
 from llama_py_server.app import app
-from llama_py_server.models.shelf import Shelf, holding
+from llama_py_server.models.model_pool import ModelPool, holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.routes import page
@@ -23,9 +23,9 @@ KEY = "a-secret"
 
 
 def client_of(state: ModelState | None, **options: Any) -> TestClient:
-    shelf = Shelf([]) if state is None else holding(state)
+    pool = ModelPool([]) if state is None else holding(state)
     return TestClient(
-        app(shelf, ListenParams(**options)), base_url=LOCAL, raise_server_exceptions=False
+        app(pool, ListenParams(**options)), base_url=LOCAL, raise_server_exceptions=False
     )
 
 

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
 from llama_py_server.command import Loader
-from llama_py_server.models.shelf import Shelf, holding
+from llama_py_server.models.model_pool import ModelPool, holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.stream.replies import cut_all
 from llama_py_server.wire.listen import Stoppable
@@ -132,13 +132,13 @@ def test_a_model_in_use_is_waited_for_up_to_the_end(
     state: ModelState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """--timeout-stop counts also where a model would take longer to close."""
-    shelf = holding(state)
-    monkeypatch.setattr(Shelf, "close", lambda _: time.sleep(3600))
+    pool = holding(state)
+    monkeypatch.setattr(ModelPool, "close", lambda _: time.sleep(3600))
     monkeypatch.setattr("llama_py_server.command.CLOSING", 3600.0)
     monkeypatch.setattr("llama_py_server.command.LEAVING", 0.0)
 
     async def run() -> None:
-        loader = Loader(shelf, 0)
+        loader = Loader(pool, 0)
         loader.begin_end()
         await loader._close()
         assert loader.is_busy

@@ -451,9 +451,9 @@ def test_several_models_and_one_that_sees(
     for name in ("model.gguf", "mmproj.gguf"):
         (other / name).symlink_to(model)
     flags = ("--models-preset", str(preset), "--models-dir", str(inside.parent))
-    shelf = made(*flags)
+    pool = made(*flags)
     try:
-        client = client_of(shelf)
+        client = client_of(pool)
         shown = {
             one["id"]: one["architecture"]["input_modalities"]
             for one in client.get("/v1/models").json()["data"]
@@ -466,7 +466,7 @@ def test_several_models_and_one_that_sees(
         response = client.post(CHAT, json={"model": "blind", "messages": asked(url(1))})
         assert response.status_code == 500
     finally:
-        shelf.close()
+        pool.close()
 
 
 def test_images_are_read_once_for_each_request(

@@ -16,8 +16,8 @@ from ggml_py.errors import AllocError
 from llama_py import serving
 from llama_py.model import Model
 from llama_py.serving import Request
-from llama_py_server.command import Loader, parser, shelf_of
-from llama_py_server.models.shelf import Shelf
+from llama_py_server.command import Loader, build_model_pool, parser
+from llama_py_server.models.model_pool import ModelPool
 from llama_py_server.models.state import ModelState
 from llama_py_server.schema.completion import Delivery
 from llama_py_server.stream import replies
@@ -44,11 +44,11 @@ def test_a_model_whose_engine_fails_is_closed(
 
         monkeypatch.setattr(kind, "close", close)
     monkeypatch.setattr(*fails, no_memory)
-    shelf = shelf_of(parser().parse_args([*SMALL]))
-    with pytest.raises(AllocError, match="full"), shelf.models.use(""):
+    pool = build_model_pool(parser().parse_args([*SMALL]))
+    with pytest.raises(AllocError, match="full"), pool.models.use(""):
         pass
     assert closed == (["Model"] if fails[1] == "__init__" else ["Engine", "Model"])
-    shelf.close()
+    pool.close()
 
 
 def test_a_stream_that_is_stopped_before_it_began_gives_its_model_back() -> None:
@@ -95,7 +95,7 @@ def test_who_leaves_while_answers_are_prepared_cancels_all(monkeypatch: pytest.M
 
 def test_a_server_of_several_models_collects_its_garbage() -> None:
     async def run() -> None:
-        async with Loader(Shelf([], several=True)).lifespan(Starlette()):
+        async with Loader(ModelPool([], several=True)).lifespan(Starlette()):
             assert gc.isenabled()
 
     gc.disable()  # as commands begin

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 
 from dev.compare.load.servers import running
 from llama_py_server.app import app
-from llama_py_server.command import parser, shelf_of
+from llama_py_server.command import build_model_pool, parser
 from llama_py_server.params import ListenParams
 from llama_py_server.routes import hub as hub_routes
 from llama_py_server.wire.errors import HTTPError
@@ -191,13 +191,13 @@ def test_who_may(
     (tmp_path / "a.gguf").symlink_to(DEMO)
     args = parser().parse_args([*SMALL, "--models-dir", str(tmp_path), "--models-cached", *flags])
     args.given = [*SMALL]
-    shelf = shelf_of(args)
-    made = TestClient(app(shelf, ListenParams(api_key=(key,) if key else ())), LOCAL, client=client)
+    pool = build_model_pool(args)
+    made = TestClient(app(pool, ListenParams(api_key=(key,) if key else ())), LOCAL, client=client)
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     assert made.post("/models", json={}, headers=headers).status_code == status
     removed = made.delete("/models", params={"model": "a"}, headers=headers)
     assert removed.status_code == status  # a file of a folder is not the hub's
-    shelf.close()
+    pool.close()
 
 
 def test_a_server_of_one_model_has_none_of_this(client: TestClient) -> None:

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from ggml_py.errors import ModelError
 from llama_py.params.option import Option
 from llama_py_server.app import app
-from llama_py_server.command import parser, shelf_of
+from llama_py_server.command import parser, build_model_pool
 from llama_py_server.models.feed import Feed
 from llama_py_server.params import ListenParams
 from llama_py_server.wire.sse import Frame, encode
@@ -78,14 +78,14 @@ def shown(
     def found(flags: list[str]) -> list[str]:
         args = parser().parse_args([*SMALL, *flags])
         args.given = [*SMALL, *flags]
-        shelf = shelf_of(args)
+        pool = build_model_pool(args)
         try:
-            made = app(shelf, read(args, ListenParams))
+            made = app(pool, read(args, ListenParams))
             client = TestClient(made, base_url=LOCAL, raise_server_exceptions=False)
             texts = [text for level in LEVELS for text in answers(client, level)]
         finally:
             logs.set_up(CommonParams())
-            shelf.close()
+            pool.close()
         assert any('"object":"list"' in text for text in texts)
         both = f"{texts} {capsys.readouterr()}"
         return [secret for secret in (VALUE, KEY) if secret in both]
@@ -124,7 +124,7 @@ def test_of_lines_that_are_wrong(line: str, tmp_path: Path) -> None:
     preset.write_text(f"[one]\nmodel = {DEMO}\n{line}\n")
     args = parser().parse_args(["--models-preset", str(preset)])
     with pytest.raises(ModelError, match=r"models.ini: (line 3: expected|.*unknown option)") as e:
-        shelf_of(args)
+        build_model_pool(args)
     assert VALUE not in str(e.value)
 
 
@@ -138,12 +138,12 @@ def test_keys_in_urls_and_folders(tmp_path: Path) -> None:
     url = f"https://me:{VALUE}@host/m.gguf?key={VALUE}"
     preset.write_text(f"[one]\nmodel-url = {url}\n")
     args = parser().parse_args(["--models-preset", str(preset)])
-    (entry,) = shelf_of(args).entries.values()
+    (entry,) = build_model_pool(args).entries.values()
     assert entry.args == ()
     args = parser().parse_args(["--model-url", url])
     assert read(args, FileParams).title == "https://host/m.gguf"
     preset.write_text(f"[one]\nmodel = {DEMO}\n")
-    (entry,) = shelf_of(parser().parse_args(["--models-preset", str(preset)])).entries.values()
+    (entry,) = build_model_pool(parser().parse_args(["--models-preset", str(preset)])).entries.values()
     assert entry.args == ("--model", DEMO.name)
 
 

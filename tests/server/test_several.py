@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 
 from ggml_py.errors import AllocError, ModelError
 from llama_py_server.app import app
-from llama_py_server.command import main, parser, shelf_of
-from llama_py_server.models.shelf import Shelf
+from llama_py_server.command import build_model_pool, main, parser
+from llama_py_server.models.model_pool import ModelPool
 from llama_py_server.models.state import ModelRecord, ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.stream.replies import running
@@ -23,14 +23,14 @@ from tests.serving.engines import held
 from tests.support.commands import DEMO
 
 
-def made(*flags: str) -> Shelf:
+def made(*flags: str) -> ModelPool:
     args = parser().parse_args([*SMALL, *flags])
     args.given = [*SMALL, *flags]
-    return shelf_of(args)
+    return build_model_pool(args)
 
 
-def client_of(shelf: Shelf) -> TestClient:
-    return TestClient(app(shelf, ListenParams()), base_url=LOCAL, raise_server_exceptions=False)
+def client_of(pool: ModelPool) -> TestClient:
+    return TestClient(app(pool, ListenParams()), base_url=LOCAL, raise_server_exceptions=False)
 
 
 @pytest.fixture(scope="module")
@@ -44,15 +44,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def shelf(folder: Path) -> Iterator[Shelf]:
+def pool(folder: Path) -> Iterator[ModelPool]:
     found = made("--models-dir", str(folder), "--models-max", "2", "--metrics")
     yield found
     found.close()
 
 
 @pytest.fixture
-def client(shelf: Shelf) -> TestClient:
-    return client_of(shelf)
+def client(pool: ModelPool) -> TestClient:
+    return client_of(pool)
 
 
 def states(client: TestClient) -> dict[str, str]:
@@ -65,8 +65,8 @@ def ask(client: TestClient, model: str, **more: Any) -> Any:
 
 
 def test_the_named_one_answers_and_the_one_not_used_for_longest_leaves(folder: Path) -> None:
-    shelf = made("--models-dir", str(folder), "--models-max", "2")
-    client = client_of(shelf)
+    pool = made("--models-dir", str(folder), "--models-max", "2")
+    client = client_of(pool)
     try:
         assert states(client) == dict.fromkeys("abc", "unloaded")
         for name in "abac":
@@ -77,7 +77,7 @@ def test_the_named_one_answers_and_the_one_not_used_for_longest_leaves(folder: P
         assert one["meta"]["n_vocab"] > 0 and one["path"].endswith("a.gguf")
         assert client.get("/v1/models/d").status_code == 404
     finally:
-        shelf.close()
+        pool.close()
 
 
 def test_each_has_its_own_metrics_slots_and_settings(client: TestClient) -> None:
@@ -96,10 +96,10 @@ def test_each_has_its_own_metrics_slots_and_settings(client: TestClient) -> None
 
 
 def test_one_that_broke_is_shown_and_loaded_anew(
-    client: TestClient, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, pool: ModelPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask(client, "a")
-    with shelf.models.use("a") as loaded:
+    with pool.models.use("a") as loaded:
         monkeypatch.setattr(loaded.state.engine._scheduler, "step", lambda: 1 / 0)
     assert ask(client, "a").status_code == 500
     until(lambda: states(client)["a"] == "unloaded")
@@ -135,20 +135,20 @@ def test_loading_and_leaving_by_hand(client: TestClient) -> None:
 
 
 def test_others_go_on_while_one_is_being_loaded(
-    client: TestClient, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, pool: ModelPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert ask(client, "b").status_code == 200
     if states(client)["c"] != "unloaded":
         client.post("/models/unload", json={"model": "c"})
         until(lambda: states(client)["c"] == "unloaded")
-    begun, go, real = threading.Event(), threading.Event(), shelf.entries["c"].load
+    begun, go, real = threading.Event(), threading.Event(), pool.entries["c"].load
 
     def slowly(record: ModelRecord) -> ModelState:
         begun.set()
         assert go.wait(WAIT)
         return real(record)
 
-    monkeypatch.setattr(shelf.entries["c"], "load", slowly)
+    monkeypatch.setattr(pool.entries["c"], "load", slowly)
     codes: list[int] = []
     waiting = [
         threading.Thread(target=lambda: codes.append(ask(client, "c").status_code))
@@ -165,7 +165,7 @@ def test_others_go_on_while_one_is_being_loaded(
 
 
 def test_one_that_cannot_be_loaded_is_told(
-    client: TestClient, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, pool: ModelPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.post("/models/unload", json={"model": "c"})
     until(lambda: states(client)["c"] == "unloaded")
@@ -174,7 +174,7 @@ def test_one_that_cannot_be_loaded_is_told(
         def fails(record: ModelRecord, error: Exception = error) -> ModelState:
             raise error
 
-        monkeypatch.setattr(shelf.entries["c"], "load", fails)
+        monkeypatch.setattr(pool.entries["c"], "load", fails)
         found = ask(client, "c", stream=True)
         assert found.status_code == code and str(error) in found.json()["error"]["message"]
         shown = client.get("/v1/models/c").json()["status"]
@@ -188,8 +188,8 @@ def test_a_preset_says_what_each_is(folder: Path, tmp_path: Path) -> None:
     flags = ("--models-dir", str(folder), "--models-preset", str(file), "--no-models-autoload")
     args = parser().parse_args(["--no-warmup", *flags])
     args.given = ["--no-warmup", *flags]
-    shelf = shelf_of(args)
-    client = client_of(shelf)
+    pool = build_model_pool(args)
+    client = client_of(pool)
     try:
         assert ask(client, "a").status_code == 400 and [*states(client)] == ["a", "b", "c", "own"]
         client.post("/models/load", json={"model": "a"})
@@ -207,7 +207,7 @@ def test_a_preset_says_what_each_is(folder: Path, tmp_path: Path) -> None:
         assert sorted(states(client)) == ["a", "b", "c", "new"]
         assert ask(client, "own").status_code == 400
     finally:
-        shelf.close()
+        pool.close()
 
 
 @pytest.mark.parametrize(
@@ -228,49 +228,49 @@ def test_wrong_presets(text: str, says: str, tmp_path: Path) -> None:
 
 
 def test_several_files_on_the_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    shelf = made("-m", str(folder / "a.gguf"), "-m", str(folder / "b.gguf"))
-    assert shelf.several and [*shelf.entries] == ["a", "b"]
-    shelf.close()
+    pool = made("-m", str(folder / "a.gguf"), "-m", str(folder / "b.gguf"))
+    assert pool.several and [*pool.entries] == ["a", "b"]
+    pool.close()
     assert main(["-m", str(folder / "a.gguf"), "-m", str(DEMO), "-m", str(folder / "no.gguf")]) == 1
     assert "no.gguf" in capsys.readouterr().err
 
 
 def test_one_that_nobody_uses_sleeps_until_it_is_asked() -> None:
-    shelf = made("--sleep-idle-seconds", "0", "--metrics")
-    shelf.ready = True
-    client = client_of(shelf)
+    pool = made("--sleep-idle-seconds", "0", "--metrics")
+    pool.ready = True
+    client = client_of(pool)
     try:
         said = ask(client, "any").json()
         counted = client.get("/metrics").text
         assert client.get("/metrics").text != counted  # rates are those since the last look
         awake = client.get("/metrics").text
-        shelf.tick()
-        until(lambda: shelf.models.info()[0].state == "unloaded")
+        pool.tick()
+        until(lambda: pool.models.info()[0].state == "unloaded")
         assert client.get("/props").json()["is_sleeping"] is True
         assert client.get("/metrics").text == awake
         assert client.get("/v1/models").json()["data"][0]["id"] == "demo"
-        assert shelf.models.info()[0].state == "unloaded"  # none of this wakes it
+        assert pool.models.info()[0].state == "unloaded"  # none of this wakes it
         again = ask(client, "any").json()
         assert again["choices"][0]["text"] == said["choices"][0]["text"]
         assert client.get("/props").json()["is_sleeping"] is False
         assert "llamacpp:tokens_predicted_total 4\n" in client.get("/metrics").text
     finally:
-        shelf.close()
+        pool.close()
 
 
-def test_a_stream_keeps_its_model(client: TestClient, shelf: Shelf) -> None:
+def test_a_stream_keeps_its_model(client: TestClient, pool: ModelPool) -> None:
     ask(client, "b")
     texts: list[str] = []
     more = {"max_tokens": 200, "ignore_eos": True, "stream": True}
     thread = threading.Thread(target=lambda: texts.append(ask(client, "b", **more).text))
-    lease = shelf.models.peek("b")
+    lease = pool.models.peek("b")
     assert lease is not None
     state = lease.served.state
     lease.end()
     with held(state.engine, 9) as go_on:
         thread.start()
         until(lambda: any(answer.tokens for answer in running(state).values()))
-        assert shelf.models.unload_when_idle("b")
+        assert pool.models.unload_when_idle("b")
         go_on.set()
     thread.join(WAIT)
     assert events(texts[0])[-1][1] == "[DONE]" and len(events(texts[0])) > 100

@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from llama_py_server.app import app
-from llama_py_server.models.shelf import Shelf, holding
+from llama_py_server.models.model_pool import ModelPool, holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.stream import replay
@@ -25,15 +25,15 @@ ID = "conversation/1::model"
 
 
 @pytest.fixture(scope="module")
-def shelf(serving: tuple[TestClient, ModelState]) -> Shelf:
+def pool(serving: tuple[TestClient, ModelState]) -> ModelPool:
     return holding(serving[1])
 
 
 @pytest.fixture(scope="module")
-def client(shelf: Shelf) -> Iterator[TestClient]:
+def client(pool: ModelPool) -> Iterator[TestClient]:
     """All of its requests are in one loop, as those of a server."""
     with TestClient(
-        app(shelf, ListenParams()), base_url=LOCAL, raise_server_exceptions=False
+        app(pool, ListenParams()), base_url=LOCAL, raise_server_exceptions=False
     ) as found:
         yield found
 
@@ -90,7 +90,7 @@ def begun(do: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
 
 
 def test_whoever_comes_later_reads_on_while_it_is_answered(
-    client: TestClient, shelf: Shelf, state: ModelState
+    client: TestClient, pool: ModelPool, state: ModelState
 ) -> None:
     client.delete("/v1/stream", params={"conv_id": ID})
     with held(state.engine, 9) as go_on:
@@ -106,7 +106,7 @@ def test_whoever_comes_later_reads_on_while_it_is_answered(
     assert [found[0] for _, found in later] == [all_of_it[0], all_of_it[0][50:], b""]
 
 
-def test_a_stop_ends_it(client: TestClient, shelf: Shelf, state: ModelState) -> None:
+def test_a_stop_ends_it(client: TestClient, pool: ModelPool, state: ModelState) -> None:
     client.delete("/v1/stream", params={"conv_id": ID})
     with held(state.engine, 9) as go_on:
         thread, said = begun(lambda: ask(client, n_predict=900))
@@ -114,11 +114,11 @@ def test_a_stop_ends_it(client: TestClient, shelf: Shelf, state: ModelState) -> 
         client.delete("/v1/stream", params={"conv_id": ID})
         thread.join(WAIT)
         assert 0 < len(events(said[0].text)) < 20
-        until(lambda: not running(state) and shelf.models.info()[0].n_uses == 0)
+        until(lambda: not running(state) and pool.models.info()[0].n_uses == 0)
         go_on.set()
 
 
-def test_a_request_that_fails_leaves_nothing(client: TestClient, shelf: Shelf) -> None:
+def test_a_request_that_fails_leaves_nothing(client: TestClient, pool: ModelPool) -> None:
     assert ask(client, temperature="hot").status_code == 400
     assert resumed(client).status_code == 404
     said = client.post(
@@ -127,7 +127,7 @@ def test_a_request_that_fails_leaves_nothing(client: TestClient, shelf: Shelf) -
         headers={"X-Conversation-Id": ID},
     )
     assert said.json()["tokens_predicted"] == 2 and resumed(client).status_code == 404
-    assert shelf.models.info()[0].n_uses == 0
+    assert pool.models.info()[0].n_uses == 0
 
 
 @pytest.mark.parametrize("query", ["", "?conv_id=", "?conv_id=x&from=-1", "?conv_id=x&from=a"])

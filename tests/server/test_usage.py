@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from llama_py_server.app import app
-from llama_py_server.models.shelf import holding
+from llama_py_server.models.model_pool import holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.wire import usage

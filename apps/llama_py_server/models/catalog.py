@@ -11,8 +11,8 @@ from typing import NoReturn
 from ggml_py.errors import ModelError
 from llama_py.serving import size_of
 from llama_py_server.models import preset
+from llama_py_server.models.model_pool import ModelEntry
 from llama_py_server.models.preset import ALL, Preset
-from llama_py_server.models.shelf import ModelEntry
 from llama_py_server.models.state import ModelRecord, ModelState
 from llama_py_server.params import ModelsParams
 from llama_py_tools.command.options import OptionParser, read

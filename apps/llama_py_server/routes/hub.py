@@ -23,47 +23,47 @@ from llama_py_tools.command.params import FileParams
 from llama_py_tools.models import hub
 
 if TYPE_CHECKING:
-    from llama_py_server.models.shelf import Shelf
+    from llama_py_server.models.model_pool import ModelPool
 
 LEAVING = 60.0  # seconds in which a model must finish its responses
 
 
-async def fetch(request: Request, shelf: Shelf) -> Response:
+async def fetch(request: Request, pool: ModelPool) -> Response:
     """Start a download; an unknown model is reported at once, the rest continues after the
     response."""
-    _check_may(request, shelf)
+    _check_may(request, pool)
     name = text(await object_of(request), "model")
     if not name:
         raise invalid("model must be a non-empty string")
-    token = shelf.manages.token
+    token = pool.manages.token
     wanted = FileParams(hf_repo=name, hf_token=token)
     full, sizes = await work.run(work.Work.FETCH, hub.to_fetch, wanted)
-    if full in shelf.entries or full in shelf.fetches.running:
+    if full in pool.entries or full in pool.fetches.running:
         raise invalid(f"model '{full}' already exists")
-    shelf.fetches.begin(full, sizes, token)
+    pool.fetches.begin(full, sizes, token)
     return as_json({"success": True})
 
 
-async def remove(request: Request, shelf: Shelf) -> Response:
+async def remove(request: Request, pool: ModelPool) -> Response:
     """Remove a model; if it is in use, once that has ended."""
-    _check_may(request, shelf)
+    _check_may(request, pool)
     name = request.query_params.get("model", "")
-    if name in shelf.fetches.running:
-        await shelf.fetches.cancel(name)
-        return _gone(shelf, name)
-    entry = shelf.named(name)
+    if name in pool.fetches.running:
+        await pool.fetches.cancel(name)
+        return _gone(pool, name)
+    entry = pool.named(name)
     if not entry.is_of_hub:
         raise invalid(f"model '{entry.name}' is not removable (not from the hub's cache)")
-    if shelf.is_there(entry):
-        shelf.models.unload_when_idle(entry.name)
+    if pool.is_there(entry):
+        pool.models.unload_when_idle(entry.name)
         until = time.monotonic() + LEAVING
-        while shelf.is_there(entry):
+        while pool.is_there(entry):
             if time.monotonic() > until:
                 raise HTTPError("unavailable_error", f"model '{entry.name}' is in use")
             await asyncio.sleep(0.05)
     await work.run(work.Work.FETCH, _remove, entry.name)
-    shelf.reload()
-    return _gone(shelf, entry.name)
+    pool.reload()
+    return _gone(pool, entry.name)
 
 
 def _remove(name: str) -> None:
@@ -77,25 +77,25 @@ def _remove(name: str) -> None:
         raise HTTPError("server_error", f"model '{name}' could not be removed: {why}")
 
 
-def _gone(shelf: Shelf, name: str) -> Response:
-    shelf.feed.send("model_remove", name)
+def _gone(pool: ModelPool, name: str) -> Response:
+    pool.feed.send("model_remove", name)
     return as_json({"success": True})
 
 
-async def events(request: Request, shelf: Shelf) -> Response:
-    if not shelf.several:
+async def events(request: Request, pool: ModelPool) -> Response:
+    if not pool.several:
         raise HTTPError("not_found_error", "File Not Found")
-    return StreamingResponse(shelf.feed.stream(), media_type="text/event-stream")
+    return StreamingResponse(pool.feed.stream(), media_type="text/event-stream")
 
 
-def _check_may(request: Request, shelf: Shelf) -> None:
+def _check_may(request: Request, pool: ModelPool) -> None:
     """Raise HTTPError unless the client may change models: downloads fill the disk, removals are
     final."""
-    if not shelf.several:
+    if not pool.several:
         raise HTTPError("not_found_error", "File Not Found")
-    who = shelf.manages.who
+    who = pool.manages.who
     if who == "none":
-        raise HTTPError("permission_error", shelf.manages.why)
+        raise HTTPError("permission_error", pool.manages.why)
     has_key = hasattr(request.state, "holder")
     if who == "here" and not (has_key or _is_here(request)):
         raise HTTPError(

@@ -16,7 +16,7 @@ from llama_py_server.wire.errors import invalid
 
 if TYPE_CHECKING:
     from llama_py.serving import Lease
-    from llama_py_server.models.shelf import ModelEntry, ServedModel, Shelf
+    from llama_py_server.models.model_pool import ModelEntry, ModelPool, ServedModel
 
 
 class LeasedResponse:
@@ -32,45 +32,45 @@ class LeasedResponse:
             self.lease.end()
 
 
-async def _entry(request: Request, shelf: Shelf) -> ModelEntry:
+async def _entry(request: Request, pool: ModelPool) -> ModelEntry:
     """Return the model that a request means."""
-    if not shelf.several:
-        return shelf.only
+    if not pool.several:
+        return pool.only
     name = request.query_params.get("model", "")
     if request.method == "POST":
         body = await json_of(request)
         name = text(body, "model", name) if isinstance(body, dict) else name
-    return shelf.named(name)
+    return pool.named(name)
 
 
-async def lease(request: Request, shelf: Shelf) -> Lease[ServedModel] | None:
+async def lease(request: Request, pool: ModelPool) -> Lease[ServedModel] | None:
     """Return the model of a request, once it is in memory. None if the client has left."""
-    entry = await _entry(request, shelf)
-    if not _may_load(request, shelf) and not shelf.is_there(entry):
+    entry = await _entry(request, pool)
+    if not _may_load(request, pool) and not pool.is_there(entry):
         raise invalid("model is not loaded")
-    future = shelf.models.acquire(entry.name)
+    future = pool.models.acquire(entry.name)
     if future.done():
-        return await shelf.arrived(entry, future)
+        return await pool.arrived(entry, future)
     await request.body()  # must precede the watch for a disconnect
-    waiting = shelf.arrived(entry, future)
+    waiting = pool.arrived(entry, future)
     saved = saved_stream(request)
     if saved is not None:  # continues without its client
         return await saved.unless_stopped(waiting)
     return await unless_gone(request, waiting)
 
 
-def _may_load(request: Request, shelf: Shelf) -> bool:
+def _may_load(request: Request, pool: ModelPool) -> bool:
     given = request.query_params.get("autoload", "")
-    return given in ("true", "1") if given else shelf.autoload
+    return given in ("true", "1") if given else pool.autoload
 
 
-async def find_summary(request: Request, shelf: Shelf) -> tuple[ModelEntry, ModelSummary] | None:
+async def find_summary(request: Request, pool: ModelPool) -> tuple[ModelEntry, ModelSummary] | None:
     """Return the model named in a request, and load it if its facts are unknown. None if the
     client has disconnected."""
-    entry = await _entry(request, shelf)
-    found = shelf.summary(entry)
+    entry = await _entry(request, pool)
+    found = pool.summary(entry)
     if found is None:
-        leased = await lease(request, shelf)
+        leased = await lease(request, pool)
         if leased is None:
             return None
         found = summarize(leased.served.state)

@@ -14,7 +14,7 @@ from llama_py_server.wire.errors import not_supported
 from llama_py_server.wire.responses import GONE, as_written
 
 if TYPE_CHECKING:
-    from llama_py_server.models.shelf import Shelf
+    from llama_py_server.models.model_pool import ModelPool
 
 
 class Shown(NamedTuple):
@@ -93,8 +93,8 @@ GAUGES = (
 )
 
 
-async def get(request: Request, shelf: Shelf) -> Response:
-    found = await find_summary(request, shelf)
+async def get(request: Request, pool: ModelPool) -> Response:
+    found = await find_summary(request, pool)
     if found is None:
         return GONE
     entry, summary = found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from llama_py_server.models.shelf import status_of
+from llama_py_server.models.model_pool import status_of
 from llama_py_server.wire.body import object_of, text
 from llama_py_server.wire.errors import HTTPError, invalid, without_folders
 from llama_py_server.wire.responses import as_json
@@ -17,27 +17,27 @@ from llama_py_server.wire.responses import as_json
 if TYPE_CHECKING:
     from llama_py.serving import ModelInfo
     from llama_py_server.models.fetches import Fetch
-    from llama_py_server.models.shelf import ModelEntry, Shelf
+    from llama_py_server.models.model_pool import ModelEntry, ModelPool
     from llama_py_server.models.summary import ModelSummary
 
 
-async def health(request: Request, shelf: Shelf) -> Response:
+async def health(request: Request, pool: ModelPool) -> Response:
     return as_json({"status": "ok"})
 
 
-async def models(request: Request, shelf: Shelf) -> Response:
+async def models(request: Request, pool: ModelPool) -> Response:
     """Return all models that requests may name; `?reload=1` updates the list."""
-    if not shelf.several:
-        summary = shelf.summary(shelf.only)
+    if not pool.several:
+        summary = pool.summary(pool.only)
         assert summary is not None  # it was loaded before
         return _one_model(summary)
     if request.query_params.get("reload"):
-        shelf.reload()
-    infos = {info.name: info for info in shelf.models.info()}
-    shown = [p for p in shelf.entries.values() if not p.hidden and p.name in infos]
-    coming = [_coming(fetch) for fetch in shelf.fetches.running.values()]
+        pool.reload()
+    infos = {info.name: info for info in pool.models.info()}
+    shown = [p for p in pool.entries.values() if not p.hidden and p.name in infos]
+    coming = [_coming(fetch) for fetch in pool.fetches.running.values()]
     return as_json(
-        {"object": "list", "data": [*(_shown(shelf, p, infos[p.name]) for p in shown), *coming]}
+        {"object": "list", "data": [*(_shown(pool, p, infos[p.name]) for p in shown), *coming]}
     )
 
 
@@ -79,25 +79,25 @@ def _coming(fetch: Fetch) -> dict[str, Any]:
     }
 
 
-async def model(request: Request, shelf: Shelf) -> Response:
+async def model(request: Request, pool: ModelPool) -> Response:
     """Return one model; a server with a single model ignores the name."""
-    if not shelf.several:
-        summary = shelf.summary(shelf.only)
+    if not pool.several:
+        summary = pool.summary(pool.only)
         assert summary is not None
         return as_json(summary.model)
     name = request.path_params["name"]
     try:
-        entry = shelf.named(name)
+        entry = pool.named(name)
     except HTTPError as e:
         raise HTTPError("not_found_error", e.message) from None
-    return as_json(_shown(shelf, entry, shelf.info(entry)))
+    return as_json(_shown(pool, entry, pool.info(entry)))
 
 
-def _shown(shelf: Shelf, entry: ModelEntry, info: ModelInfo) -> dict[str, Any]:
+def _shown(pool: ModelPool, entry: ModelEntry, info: ModelInfo) -> dict[str, Any]:
     status: dict[str, Any] = {"value": status_of(info), "args": list(entry.args)}
     if info.error is not None:
         status |= {"failed": True, "exit_code": 1, "error": without_folders(str(info.error))}
-    summary = shelf.summary(entry)
+    summary = pool.summary(entry)
     sees = entry.sees if summary is None else summary.sees
     found = {
         "id": entry.name,
@@ -118,35 +118,35 @@ def _shown(shelf: Shelf, entry: ModelEntry, info: ModelInfo) -> dict[str, Any]:
     return found if summary is None else {**summary.model, **found, "tags": summary.model["tags"]}
 
 
-async def load(request: Request, shelf: Shelf) -> Response:
+async def load(request: Request, pool: ModelPool) -> Response:
     """Begin to load a model; /models shows when it is loaded."""
     try:
-        entry = await _named(request, shelf)
+        entry = await _named(request, pool)
     except HTTPError:
         raise HTTPError("not_found_error", "model is not found") from None
-    if shelf.is_there(entry):
+    if pool.is_there(entry):
         raise invalid("model is already running")
-    shelf.begin(entry)
+    pool.begin(entry)
     return as_json({"success": True})
 
 
-async def unload(request: Request, shelf: Shelf) -> Response:
+async def unload(request: Request, pool: ModelPool) -> Response:
     """Unload a model once its responses have ended, or cancel its download."""
     name = text(await object_of(request), "model")
-    if name in shelf.fetches.running:
-        await shelf.fetches.cancel(name)
+    if name in pool.fetches.running:
+        await pool.fetches.cancel(name)
         return as_json({"success": True})
     try:
-        entry = await _named(request, shelf)
+        entry = await _named(request, pool)
     except HTTPError:
         raise invalid("model is not found") from None
-    if not shelf.is_there(entry):
+    if not pool.is_there(entry):
         raise invalid("model is not running")
-    shelf.models.unload_when_idle(entry.name)
+    pool.models.unload_when_idle(entry.name)
     return as_json({"success": True})
 
 
-async def _named(request: Request, shelf: Shelf) -> ModelEntry:
-    if not shelf.several:
+async def _named(request: Request, pool: ModelPool) -> ModelEntry:
+    if not pool.several:
         raise HTTPError("not_found_error", "File Not Found")
-    return shelf.named(text(await object_of(request), "model"))
+    return pool.named(text(await object_of(request), "model"))

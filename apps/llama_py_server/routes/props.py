@@ -17,20 +17,20 @@ from llama_py_server.wire.errors import invalid, not_supported
 from llama_py_server.wire.responses import GONE, as_json
 
 if TYPE_CHECKING:
-    from llama_py_server.models.shelf import Shelf
+    from llama_py_server.models.model_pool import ModelPool
     from llama_py_server.models.state import ModelState
 
 
-async def get(request: Request, shelf: Shelf) -> Response:
+async def get(request: Request, pool: ModelPool) -> Response:
     """Return a model's settings; without a model's name, the router's settings."""
     ui: bool = request.app.state.ui
-    if shelf.several and not request.query_params.get("model"):
+    if pool.several and not request.query_params.get("model"):
         return as_json(
             {
                 "role": "router",
                 "ui": ui,
-                "max_instances": shelf.models.most,
-                "models_autoload": shelf.autoload,
+                "max_instances": pool.models.most,
+                "models_autoload": pool.autoload,
                 "model_alias": "llama-py",
                 "model_path": "none",
                 "default_generation_settings": {"params": None, "n_ctx": 0},
@@ -39,14 +39,14 @@ async def get(request: Request, shelf: Shelf) -> Response:
                 "cors_proxy_enabled": False,
             }
         )
-    known = await find_summary(request, shelf)
+    known = await find_summary(request, pool)
     if known is None:
         return GONE
     entry, summary = known
     o = summary.options
     params = {"params": settings(*defaults_of(o), o), "n_ctx": summary.model["meta"]["n_ctx"]}
     found = {"default_generation_settings": params, **summary.props}
-    return as_json({**found, "ui": ui, "is_sleeping": shelf.info(entry).asleep})
+    return as_json({**found, "ui": ui, "is_sleeping": pool.info(entry).asleep})
 
 
 async def post(request: Request, state: ModelState) -> Response:

@@ -23,7 +23,7 @@ from llama_py_server.wire.responses import as_json
 MAX_DIGITS = 18  # digits of an offset
 
 if TYPE_CHECKING:
-    from llama_py_server.models.shelf import Shelf
+    from llama_py_server.models.model_pool import ModelPool
 
 
 def _id(request: Request) -> str:
@@ -33,7 +33,7 @@ def _id(request: Request) -> str:
     return id
 
 
-async def get(request: Request, shelf: Shelf) -> Response:
+async def get(request: Request, pool: ModelPool) -> Response:
     saved = request.app.state.streams.get(_id(request), holder(request))
     if saved is None:
         raise HTTPError("not_found_error", "Stream not found or expired")
@@ -47,12 +47,12 @@ async def get(request: Request, shelf: Shelf) -> Response:
     return Replay(saved, int(said))
 
 
-async def delete(request: Request, shelf: Shelf) -> Response:
+async def delete(request: Request, pool: ModelPool) -> Response:
     request.app.state.streams.stop(_id(request), holder(request))
     return Response(status_code=204, media_type="application/json")
 
 
-async def lookup(request: Request, shelf: Shelf) -> Response:
+async def lookup(request: Request, pool: ModelPool) -> Response:
     ids = (await object_of(request)).get("conversation_ids", [])
     if not isinstance(ids, list):
         raise invalid("'conversation_ids' must be an array")

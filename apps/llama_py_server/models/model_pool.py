@@ -1,4 +1,4 @@
-"""Shelf of a server's models, which finds the model of a request."""
+"""Pool of a server's models, which finds the model of a request."""
 
 from __future__ import annotations
 
@@ -92,13 +92,12 @@ class ServedModel:
             self.state.model.close()
 
 
-class Shelf:
+class ModelPool:
     """Models of a server.
 
     models   loaded models and waiting requests
     several  requests must name their model; otherwise any name is accepted
-    autoload a request loads the model that it names autoload whether a request loads the model that
-    it names
+    autoload a request loads the model that it names
     ready    requests are served
     again    makes the entries again, if models have changed
     loss     of ranks that compute; None without any that could be lost
@@ -245,9 +244,9 @@ def status_of(info: ModelInfo) -> str:
     return "sleeping" if info.asleep else info.state
 
 
-def holding(state: ModelState) -> Shelf:
-    """Return a shelf of one model that is loaded already."""
-    shelf = Shelf([ModelEntry("", lambda _: state)])
-    with shelf.models.use(""):
-        shelf.ready = True
-    return shelf
+def holding(state: ModelState) -> ModelPool:
+    """Return a pool of one model that is loaded already."""
+    pool = ModelPool([ModelEntry("", lambda _: state)])
+    with pool.models.use(""):
+        pool.ready = True
+    return pool
