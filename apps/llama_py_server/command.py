@@ -154,7 +154,7 @@ def _command(args: argparse.Namespace) -> int:
     if loader.error is not None:
         raise loader.error
     if loader.is_busy or work.is_busy():
-        session.leave(stopped)
+        session.exit_now(stopped)
     return stopped
 
 

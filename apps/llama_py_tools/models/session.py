@@ -71,7 +71,7 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
         LINE.wipe()
 
 
-def leave(code: int) -> NoReturn:
+def exit_now(code: int) -> NoReturn:
     """End this process at once, regardless of its threads."""
     LINE.wipe()
     logging.shutdown()
@@ -86,12 +86,12 @@ def _report(e: Exception, verbose: bool) -> None:
     """Print an error as one line; with --verbose after its traceback."""
     if verbose:
         log.error("", exc_info=e)
-    complain(e)
+    print_error(e)
     if isinstance(e, OSError):  # stdout itself may have failed, for example on a full disk
         drop_stdout()
 
 
-def complain(e: Exception, in_flags: bool = True) -> None:
+def print_error(e: Exception, in_flags: bool = True) -> None:
     """Print an error as one line on stderr. in_flags: with flags in place of Python's names."""
     from ggml_py.errors import GGMLError
 

@@ -126,7 +126,7 @@ class Talk:
                 self.images.clear()
             if self.single_turn or (command is None and not self.terminal):
                 raise
-            session.complain(e, in_flags=command is None)  # chat commands use Python's names
+            session.print_error(e, in_flags=command is None)  # chat commands use Python's names
             if dropped:
                 session.tell(dimmed("(attached images were removed)"))
         return command is None and bool(line.strip())
