@@ -163,9 +163,9 @@ def _fetch_preset(args: argparse.Namespace) -> None:
     found = read(args, FileParams)
     if not found.hf_repo or read(args, ModelsParams).is_several:
         return
-    from llama_py_tools.models.hub import fetched_preset
+    from llama_py_tools.models.hub import download_preset
 
-    preset = fetched_preset(found)
+    preset = download_preset(found)
     if preset:
         args.models_preset, args.hf_repo = preset, ""
 

@@ -86,7 +86,7 @@ def made(monkeypatch: pytest.MonkeyPatch, **how: Any) -> Hub:
 )
 def test_which_file(repo: str, file: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = made(monkeypatch).asked
-    found = hub.fetched(FileParams(hf_repo=repo, hf_file=file, hf_token="t"))
+    found = hub.download_model(FileParams(hf_repo=repo, hf_file=file, hf_token="t"))
     assert found.endswith(path)
     assert asked[0] == ("list", "u/m", "t")
     assert len(asked) == (3 if "Q4_K_M" in path else 2)
@@ -102,14 +102,14 @@ def test_the_encoder_beside_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
         "a/mmproj.gguf",
         "c/mmproj-F16.gguf",
     )
-    assert hub.eyes_of("m-Q8_0.gguf", names) == "mmproj-Q8_0.gguf"
-    assert hub.eyes_of("m-F16.gguf", names) == "mmproj-BF16.gguf"
-    assert hub.eyes_of("a/b/m-F16.gguf", names) == "a/mmproj.gguf"
-    assert hub.eyes_of("m-F16.gguf", names[:3]) == ""
+    assert hub.find_vision_file("m-Q8_0.gguf", names) == "mmproj-Q8_0.gguf"
+    assert hub.find_vision_file("m-F16.gguf", names) == "mmproj-BF16.gguf"
+    assert hub.find_vision_file("a/b/m-F16.gguf", names) == "a/mmproj.gguf"
+    assert hub.find_vision_file("m-F16.gguf", names[:3]) == ""
     found = made(monkeypatch)
-    assert hub.fetched_eyes(FileParams(hf_repo="u/m:Q8_0")) == "/mmproj-Q4_K_M.gguf"
+    assert hub.download_vision_encoder(FileParams(hf_repo="u/m:Q8_0")) == "/mmproj-Q4_K_M.gguf"
     found.names = ("m-Q8_0.gguf",)
-    assert hub.fetched_eyes(FileParams(hf_repo="u/m")) == ""
+    assert hub.download_vision_encoder(FileParams(hf_repo="u/m")) == ""
 
 
 def test_an_encoder_that_is_not_known_is_not_used(
@@ -133,20 +133,20 @@ def test_a_model_that_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_repository_of_presets(monkeypatch: pytest.MonkeyPatch) -> None:
     found = made(monkeypatch, names=("preset.ini", "README.md"))
-    assert hub.fetched_preset(FileParams(hf_repo="u/m")) == "/preset.ini"
-    assert hub.fetched_preset(FileParams(hf_repo="u/m:Q8_0")) == ""  # a model is asked for
+    assert hub.download_preset(FileParams(hf_repo="u/m")) == "/preset.ini"
+    assert hub.download_preset(FileParams(hf_repo="u/m:Q8_0")) == ""  # a model is asked for
     found.names = ("a/preset.ini", "m-Q8_0.gguf")
-    assert hub.fetched_preset(FileParams(hf_repo="u/m")) == ""
+    assert hub.download_preset(FileParams(hf_repo="u/m")) == ""
 
 
 def test_without_a_usual_type_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
     made(monkeypatch, names=("b.gguf", "a.gguf"))
-    assert hub.fetched(FileParams(hf_repo="u/m")) == "/a.gguf"
+    assert hub.download_model(FileParams(hf_repo="u/m")) == "/a.gguf"
 
 
 def test_the_cache_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     found = made(monkeypatch, cached=["x/m-Q8_0.gguf"])
-    assert hub.fetched(FileParams(hf_repo="u/m", offline=True)) == "/x/m-Q8_0.gguf"
+    assert hub.download_model(FileParams(hf_repo="u/m", offline=True)) == "/x/m-Q8_0.gguf"
     assert found.asked == [("u/m", "x/m-Q8_0.gguf", True)]
 
 
@@ -156,18 +156,20 @@ def test_a_network_that_is_down(
     found = made(monkeypatch, cached=["m-Q8_0.gguf"])
     found.error = ConnectionError("no route")
     unreachable = "the Hugging Face Hub cannot be reached (no route)"
-    assert hub.fetched(FileParams(hf_repo="u/m")) == "/m-Q8_0.gguf"
+    assert hub.download_model(FileParams(hf_repo="u/m")) == "/m-Q8_0.gguf"
     assert caplog.messages == [f"-hf u/m: {unreachable}; using the files in the cache"]
     assert found.asked[1:] == [("u/m", "m-Q8_0.gguf", True)]  # not from the network again
     found.cached = ()
     with pytest.raises(ModelError) as refused:
-        hub.fetched(FileParams(hf_repo="u/m"))
+        hub.download_model(FileParams(hf_repo="u/m"))
     assert str(refused.value) == (
         f"-hf u/m: {unreachable}, and it is not in the cache; check the network"
     )
 
 
-@pytest.mark.parametrize("fetch", [hub.fetched, hub.fetched_eyes, hub.fetched_preset, hub.to_fetch])
+@pytest.mark.parametrize(
+    "fetch", [hub.download_model, hub.download_vision_encoder, hub.download_preset, hub.to_fetch]
+)
 def test_an_unreachable_hub_is_asked_once(fetch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     real = pytest.importorskip("huggingface_hub")
     slept: list[float] = []
@@ -194,13 +196,13 @@ def test_an_unreachable_hub_is_asked_once(fetch: Any, monkeypatch: pytest.Monkey
 def test_refusals(how: dict[str, Any], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made(monkeypatch)
     with pytest.raises(ModelError, match=says):
-        hub.fetched(FileParams(**how))
+        hub.download_model(FileParams(**how))
 
 
 def test_what_the_hub_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     made(monkeypatch).error = RuntimeError("401 Client Error\n\nRepository Not Found")
     with pytest.raises(ModelError, match=r"^-hf u/m: 401 Client Error Repository Not Found$"):
-        hub.fetched(FileParams(hf_repo="u/m"))
+        hub.download_model(FileParams(hf_repo="u/m"))
 
 
 def test_without_the_library(
@@ -271,7 +273,7 @@ def test_a_model_is_removed_from_its_own_repository(
     assert all("a" * 40 in str(path) for path in hub.cached_names().values())
     for name in ("u/two:Q8_0", "u/two:Q4_0"):
         kinds -= {name}
-        assert hub.removed(name) and not hub.removed(name)
+        assert hub.remove_model(name) and not hub.remove_model(name)
         assert {*hub.cached_names()} == kinds
     assert sorted(p.name for p in tmp_path.iterdir()) == ["models--u--one", "models--u--three"]
     assert len([*tmp_path.rglob("blobs/*")]) == 8

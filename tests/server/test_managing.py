@@ -124,7 +124,7 @@ def test_a_model_is_fetched_answers_and_is_removed(router: Router) -> None:
 def test_a_file_that_stays_is_no_success(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub_routes.hub, "cached_names", lambda: {SMALL_Q8: Path("a.gguf")})
     for removed, says in ((lambda name: True, "still cached"), (refuse, "read-only")):
-        monkeypatch.setattr(hub_routes.hub, "removed", removed)
+        monkeypatch.setattr(hub_routes.hub, "remove_model", removed)
         with pytest.raises(HTTPError, match=f"{SMALL_Q8}' could not be removed: .*{says}"):
             hub_routes._remove(SMALL_Q8)
 

@@ -156,7 +156,7 @@ def _cached() -> Iterator[CatalogEntry]:
 def _eyes(path: Path) -> str:
     """Return the vision encoder in the folder of a model, or ""."""
     folder = path.parent
-    found = hub.eyes_of(path.name, sorted(p.name for p in folder.glob("*.gguf")))
+    found = hub.find_vision_file(path.name, sorted(p.name for p in folder.glob("*.gguf")))
     return str(folder / found) if found else ""
 
 

@@ -30,7 +30,7 @@ def fetch(repo: str, *names: str) -> int:
 
     try:
         for name in names:
-            hub.downloaded(FileParams(hf_repo=repo), name)
+            hub.download_file(FileParams(hf_repo=repo), name)
     except ModelError as e:
         print(e, file=sys.stderr)
         return 1

@@ -70,7 +70,7 @@ def _remove(name: str) -> None:
     """Remove a model's files. HTTPError if a file cannot be removed."""
     why = "its file is still cached"
     try:
-        hub.removed(name)
+        hub.remove_model(name)
     except OSError as e:
         why = e.strerror or type(e).__name__
     if name in hub.cached_names():

@@ -120,9 +120,9 @@ def _command(args: argparse.Namespace) -> None:
     if wanted.list_devices:
         session.list_devices()
     elif wanted.cache_list:
-        from llama_py_tools.models.hub import cached
+        from llama_py_tools.models.hub import list_cached
 
-        session.write(cached())
+        session.write(list_cached())
     elif wanted.list_archs:
         session.list_archs()
     elif read(args, DiffusionParams).wanted:

@@ -81,9 +81,9 @@ def load(args: argparse.Namespace, model: Model) -> None:
     path = p.mmproj
     file = read(args, FileParams)
     if not path and p.mmproj_auto and file.hf_repo:
-        from llama_py_tools.models.hub import fetched_eyes
+        from llama_py_tools.models.hub import download_vision_encoder
 
-        path = usable(fetched_eyes(file))
+        path = usable(download_vision_encoder(file))
     if path:
         session.loading()
         model.load_vision(

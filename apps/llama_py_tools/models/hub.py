@@ -28,31 +28,31 @@ _TYPE = re.compile(
 _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
 
-def fetched(file: FileParams) -> str:
+def download_model(file: FileParams) -> str:
     """Return the path of the model of -hf (of its first shard), downloaded if needed. ModelError
     explains a failure in one line."""
     file, name, names = _wanted(file)
-    first, *_ = [downloaded(file, part) for part in parts_of(name, names)]
+    first, *_ = [download_file(file, part) for part in list_shards(name, names)]
     return first
 
 
-def fetched_eyes(file: FileParams) -> str:
+def download_vision_encoder(file: FileParams) -> str:
     """Download the vision encoder next to a model; return its path, or "" without one."""
     file, name, names = _wanted(file)
-    found = eyes_of(name, names)
-    return downloaded(file, found) if found else ""
+    found = find_vision_file(name, names)
+    return download_file(file, found) if found else ""
 
 
-def fetched_preset(file: FileParams) -> str:
+def download_preset(file: FileParams) -> str:
     """Return the path of a --models-preset file if -hf names a repository with one, else ""
     (common_download: get_hf_plan)."""
     if not file.hf_repo or ":" in file.hf_repo or file.hf_file:
         return ""
     file, names = _names(file)
-    return downloaded(file, PRESET) if PRESET in names else ""
+    return download_file(file, PRESET) if PRESET in names else ""
 
 
-def eyes_of(name: str, names: Sequence[str]) -> str:
+def find_vision_file(name: str, names: Sequence[str]) -> str:
     """Return the vision encoder (mmproj) for a model of a repository: in its folder or above, of
     the nearest precision (common_download: find_best_sibling), or ""."""
 
@@ -73,16 +73,16 @@ def eyes_of(name: str, names: Sequence[str]) -> str:
 
 
 def _wanted(file: FileParams) -> tuple[FileParams, str, Sequence[str]]:
-    """Return the options for `downloaded`, the model's file, and all files of its repository."""
+    """Return the options for `download_file`, the model's file, and all files of its repository."""
     repo, _, quant = file.hf_repo.partition(":")
     if repo.count("/") != 1:
         raise _error(f"-hf {file.hf_repo}: expected USER/MODEL or USER/MODEL:QUANT")
     file, names = _names(file)
-    name = _named(repo, names, file.hf_file) if file.hf_file else chosen(repo, names, quant)
+    name = _named(repo, names, file.hf_file) if file.hf_file else choose_file(repo, names, quant)
     return file, name, names
 
 
-def downloaded(file: FileParams, name: str) -> str:
+def download_file(file: FileParams, name: str) -> str:
     """Return the path of one file of a repository, downloaded if needed; ModelError on failure."""
     hub, repo = _library(), file.hf_repo.partition(":")[0]
     token = file.hf_token or None
@@ -98,7 +98,7 @@ def to_fetch(file: FileParams) -> tuple[str, dict[str, int]]:
     """Return the name of a -hf model as in `cached_names`, and the bytes of its files: all shards,
     and the vision encoder. ModelError on failure."""
     file, name, names = _wanted(file)
-    repo, eyes = file.hf_repo.partition(":")[0], eyes_of(name, names)
+    repo, eyes = file.hf_repo.partition(":")[0], find_vision_file(name, names)
     tree = _asked(
         repo,
         lambda: (
@@ -106,7 +106,7 @@ def to_fetch(file: FileParams) -> tuple[str, dict[str, int]]:
         ),
     )
     sizes = {entry.path: entry.size for entry in tree if hasattr(entry, "size")}
-    wanted = [*parts_of(name, names), *([eyes] if eyes else [])]
+    wanted = [*list_shards(name, names), *([eyes] if eyes else [])]
     return _full_name(repo, name), {path: sizes.get(path, 0) for path in wanted}
 
 
@@ -121,7 +121,7 @@ def bytes_there(repo: str) -> int:
         return 0
 
 
-def removed(name: str) -> bool:
+def remove_model(name: str) -> bool:
     """Remove a model of `cached_names` from the cache; return False if it is not cached.
 
     Deletes only files of the model's repository: other repositories may have the same commit.
@@ -143,7 +143,7 @@ def removed(name: str) -> bool:
     return False
 
 
-def cached() -> str:
+def list_cached() -> str:
     """Return the content of the cache: a line for each model file, or its first shard."""
     hub = _library()
     lines = []
@@ -201,7 +201,7 @@ def _is_part(name: str) -> bool:
     return name.endswith(".gguf") and not any(other in base for other in _OTHERS)
 
 
-def chosen(repo: str, names: Sequence[str], quant: str) -> str:
+def choose_file(repo: str, names: Sequence[str], quant: str) -> str:
     """Return the file of a type; without a type, of a usual type, or the first file."""
     models = [name for name in names if is_model(name)]
     for tag in (quant,) if quant else USUAL:
@@ -214,7 +214,7 @@ def chosen(repo: str, names: Sequence[str], quant: str) -> str:
     return models[0]
 
 
-def parts_of(name: str, names: Sequence[str]) -> list[str]:
+def list_shards(name: str, names: Sequence[str]) -> list[str]:
     """Return all files of a model, the first shard before the others."""
     found = _PART.search(name)
     if found is None:

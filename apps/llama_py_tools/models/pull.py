@@ -47,8 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(args: argparse.Namespace) -> None:
-    from llama_py_tools.models.hub import fetched
+    from llama_py_tools.models.hub import download_model
 
     asked = read(args, FileParams)
     for name in read(args, PullParams).models:
-        session.write(fetched(replace(asked, hf_repo=name)) + "\n")
+        session.write(download_model(replace(asked, hf_repo=name)) + "\n")

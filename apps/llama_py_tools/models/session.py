@@ -151,9 +151,9 @@ def model_path(file: FileParams) -> str:
     if file.hf_file and not file.hf_repo:
         raise ModelError("-hff needs -hf USER/MODEL")
     if file.hf_repo:
-        from llama_py_tools.models.hub import fetched
+        from llama_py_tools.models.hub import download_model
 
-        return fetched(file)
+        return download_model(file)
     if file.model_url:
         from llama_py_tools.models.url import downloaded
 
@@ -170,9 +170,9 @@ def fetch_draft(args: argparse.Namespace) -> None:
         from ggml_py.errors import ModelError
 
         raise ModelError("set either -hfd or -md")
-    from llama_py_tools.models.hub import fetched
+    from llama_py_tools.models.hub import download_model
 
-    args.model_draft = fetched(replace(read(args, FileParams), hf_repo=repo, hf_file=""))
+    args.model_draft = download_model(replace(read(args, FileParams), hf_repo=repo, hf_file=""))
 
 
 def _named_file(name: str) -> str:
