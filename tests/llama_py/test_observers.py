@@ -23,7 +23,7 @@ from llama_py.hooks import HookContext
 from llama_py.hooks.values import read
 from llama_py.model import Model
 from llama_py.quantize.imatrix.collect import Collector
-from llama_py_tools.graph.diff.own import record
+from llama_py_tools.graph.diff.local_run import record
 from tests.support.live_models import made, model_of, tokens
 
 Values = NDArray[Any]

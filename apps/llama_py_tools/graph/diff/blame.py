@@ -14,8 +14,8 @@ from ggml_py.inspection.check import Checker
 from ggml_py.inspection.judge import Bound, Error, Values, closest
 from ggml_py.tensor import Tensor
 from llama_py_tools.graph.diff.found import RunComparison, SharedNode, compare, written
+from llama_py_tools.graph.diff.local_run import WatchedRun, put, values_of
 from llama_py_tools.graph.diff.numbers import type_of
-from llama_py_tools.graph.diff.own import WatchedRun, put, values_of
 from llama_py_tools.graph.diff.run import ArrayFile, Key, Read, RecordedRun
 
 if TYPE_CHECKING:

@@ -143,7 +143,7 @@ def _planned(args: argparse.Namespace) -> tuple[list[Record], bool]:
     """Return the nodes of graphs planned on the null device, and True if the graphs have
     logits."""
     from ggml_py.inspection.dump import records
-    from llama_py_tools.graph.diff.own import begin
+    from llama_py_tools.graph.diff.local_run import begin
 
     model = session.open_model(args, device="null", n_gpu_layers=-1)
     ids, n_decode = _input(args, model)
@@ -172,7 +172,7 @@ def _context(args: argparse.Namespace, model: Model, n: int, **more: Any) -> Con
 
 def _of_llama_cpp(args: argparse.Namespace, has_logits: bool) -> RecordedRun:
     from ggml_py.errors import ContextError
-    from llama_py_tools.graph.diff.theirs import record
+    from llama_py_tools.graph.diff.peer_run import record
     from llama_py_tools.graph.peer import CACHE_TYPES
 
     model = session.open_model(args, device="null", n_gpu_layers=-1)
@@ -245,7 +245,7 @@ def _comparable(
 
 
 def _values(args: argparse.Namespace, other: Other, o: GraphDiffParams) -> int:
-    from llama_py_tools.graph.diff import own
+    from llama_py_tools.graph.diff import local_run
     from llama_py_tools.graph.diff.found import aligned, by_name
 
     code = session.EXIT_OK
@@ -257,8 +257,8 @@ def _values(args: argparse.Namespace, other: Other, o: GraphDiffParams) -> int:
     with _opened(args, fuse=_fuses(args, o)) as (ctx, ids, n_decode):
         if other.args is not None:
             with _opened(other.args, fuse=False) as (another, _, _):
-                theirs = own.record(another, other.theirs, ids, n_decode)
-        ours = own.record(ctx, other.ours, ids, n_decode, theirs.chosen)
+                theirs = local_run.record(another, other.theirs, ids, n_decode)
+        ours = local_run.record(ctx, other.ours, ids, n_decode, theirs.chosen)
     if other.args is not None:
         code = tell_graphs(*_comparable(ours.records, theirs.records, other))
     if code and not (o.names or other.other_graph):
@@ -308,7 +308,7 @@ def _blamed(args: argparse.Namespace, found: RunComparison, o: GraphDiffParams) 
 def _sound(args: argparse.Namespace, other: Other) -> Iterator[str]:
     """Check each run's nodes against their ops, if the graphs differ."""
     from ggml_py.inspection.check import CheckFailed
-    from llama_py_tools.graph.diff.own import begin
+    from llama_py_tools.graph.diff.local_run import begin
 
     for what, which in ((other.ours, args), (other.theirs, other.args)):
         if which is None:
