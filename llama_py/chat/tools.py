@@ -29,7 +29,7 @@ from llama_py.chat.formats.analysis import marks_in
 from llama_py.chat.formats.form import AnswerForm, AnswerRequest
 from llama_py.chat.formats.generic import MARKS as GENERIC
 from llama_py.chat.formats.generic import told
-from llama_py.chat.formats.known import made_for
+from llama_py.chat.formats.known import find_form_builder
 from llama_py.chat.formats.marks import Marks, marked
 from llama_py.chat.messages import is_of_calls, text_of, whole, whole_tool
 from llama_py.chat.peg.derive import flat, likeliest
@@ -354,7 +354,7 @@ def _format(template: ChatTemplate, render: _Render, asked: AnswerRequest, ask: 
 
 def form_of(template: ChatTemplate, asked: AnswerRequest) -> AnswerForm:
     """Return the form of responses to a template's prompts."""
-    made = made_for(template.source)
+    made = find_form_builder(template.source)
     if made is not None:
         return made(asked)
     return marked(marks_of(template, bool(asked.tools)), asked)
@@ -373,7 +373,7 @@ def marks_of(template: ChatTemplate, tools: bool = False) -> Marks:
 
 def takes_calls(template: ChatTemplate) -> bool:
     """Return True if a template supports tool calls."""
-    made = made_for(template.source)
+    made = find_form_builder(template.source)
     return made is not None or marks_in(template.source).calls != "none"
 
 

@@ -12,7 +12,7 @@ import pytest
 from llama_py.chat import ChatTemplate
 from llama_py.chat.formats.analysis import marks_in
 from llama_py.chat.formats.analysis.diff import Diff, diff, segments
-from llama_py.chat.formats.known import made_for
+from llama_py.chat.formats.known import find_form_builder
 from llama_py.chat.formats.marks import Marks
 from llama_py.chat.peg.lark import lark_of
 from llama_py.chat.tools import ChatAnswer, ChatFormat, ToolCall, format_of
@@ -77,7 +77,7 @@ def test_marks_are_those_that_llama_cpp_finds(found: dict[str, Any]) -> None:
     name = Path(found["template"]).stem
     wanted = recorded(found)
     if name == OWN:
-        assert made_for(TEMPLATES["templates"][name]["source"]) is not None
+        assert find_form_builder(TEMPLATES["templates"][name]["source"]) is not None
         return
     if name == RESPONSES:
         wanted |= {"say": "", "said": ""}
@@ -150,7 +150,7 @@ ASKED = [{"role": "user", "content": "How will it be?"}]
 
 def format_in(kind: str, **options: Any) -> ChatFormat:
     source = HEAD + UNKNOWN[kind][0] + TAIL
-    assert made_for(source) is None
+    assert find_form_builder(source) is None
     return format_of(ChatTemplate(source), ASKED, tools=[TOOL], **options)
 
 

@@ -29,7 +29,7 @@ CALL, CALLED = "<tool_call>", "</tool_call>"
 KEY, END_KEY, VALUE, END_VALUE = "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"
 
 
-def made(asked: AnswerRequest) -> AnswerForm:
+def build_form(asked: AnswerRequest) -> AnswerForm:
     prompt = form.continued(asked, f"{ROLE}\n{THINK}", THOUGHT)
     if asked.said is not None:
         is_open = asked.said[1] is None

@@ -120,7 +120,7 @@ def _value(schema: Schema, depth: int) -> Expression:
     return {"object": DICT, "array": LIST}.get(what, VALUE)
 
 
-def made(asked: AnswerRequest) -> AnswerForm:
+def build_form(asked: AnswerRequest) -> AnswerForm:
     start = TURN if asked.prompt == TURN else ""
     holds = asked.is_json or bool(asked.tools)
     prompt = form.continued(asked, f"{start}{THOUGHT}\n", LEFT)

@@ -11,7 +11,7 @@ from llama_py.chat.peg.nodes import NOTHING, SPACE, Expression, choice, many, op
 THINK, THOUGHT, CALL, ARGUMENTS = "[THINK]", "[/THINK]", "[TOOL_CALLS]", "[ARGS]"
 
 
-def made(asked: AnswerRequest) -> AnswerForm:
+def build_form(asked: AnswerRequest) -> AnswerForm:
     thoughts: Expression = NOTHING
     if asked.reasoning:
         thoughts = optional(seq(THINK, form.reasoning(until(THOUGHT)), THOUGHT))

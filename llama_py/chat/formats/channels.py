@@ -28,7 +28,7 @@ TRIGGERS = (
 )
 
 
-def made(asked: AnswerRequest) -> AnswerForm:
+def build_form(asked: AnswerRequest) -> AnswerForm:
     holds = asked.is_json or bool(asked.tools)
     return AnswerForm(
         _root(asked),

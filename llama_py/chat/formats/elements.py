@@ -45,7 +45,7 @@ VALUES = (tags.ARG_VALUE, tags.ARG_STRING, OBJECT, ARRAY)
 MAX_DEPTH = 8  # maximum nesting of elements; deeper values are JSON
 
 
-def made(asked: AnswerRequest) -> AnswerForm:
+def build_form(asked: AnswerRequest) -> AnswerForm:
     return AnswerForm(
         _root(asked),
         form.continued(asked, asked.prompt + THINK, THOUGHT),

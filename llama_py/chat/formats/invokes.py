@@ -32,7 +32,7 @@ TURN = "<｜Assistant｜>"
 CLOSE = f"</{DSML}parameter>"
 
 
-def made(asked: AnswerRequest) -> AnswerForm:
+def build_form(asked: AnswerRequest) -> AnswerForm:
     """Return the form. Later templates use another name for the block of calls, and start with
     the end tag of reasoning if reasoning is empty."""
     later = "function_calls" not in asked.source

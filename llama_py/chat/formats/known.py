@@ -31,7 +31,7 @@ class Family:
     """has: texts that a template has; lacks: that it has not."""
 
     has: tuple[str, ...]
-    made: Make
+    build_form: Make
     lacks: tuple[str, ...] = ()
 
     def fits(self, source: str) -> bool:
@@ -41,21 +41,21 @@ class Family:
 
 
 FAMILIES: tuple[Family, ...] = (
-    Family(("[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"), bracketed.made, ("[CALL_ID]",)),
-    Family(("<|channel|>",), channels.made),
+    Family(("[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"), bracketed.build_form, ("[CALL_ID]",)),
+    Family(("<|channel|>",), channels.build_form),
     Family(("<atem:function_calls>", "<|eom|>"), recipients.addressed),
     Family((">>>all", ">>>${recipient}"), recipients.arrows),
     Family(("<|tool_calls_section_begin|>", "<|tool_call_begin|>"), sections.by_id),
     Family(("<|open|>", "<|close|>", "<|end_of_msg|>"), sections.nested),
-    Family(("<role>ASSISTANT</role>", "<arg_key>"), arg_keys.made),
-    Family(("<|START_TEXT|>", "<|START_ACTION|>"), texts.made),
-    Family(("<|tool_list_start|>", "<|tool_list_end|>"), python_calls.made),
-    Family(("List of tools: [",), python_calls.made, ("<|tool_list_start|>",)),
+    Family(("<role>ASSISTANT</role>", "<arg_key>"), arg_keys.build_form),
+    Family(("<|START_TEXT|>", "<|START_ACTION|>"), texts.build_form),
+    Family(("<|tool_list_start|>", "<|tool_list_end|>"), python_calls.build_form),
+    Family(("List of tools: [",), python_calls.build_form, ("<|tool_list_start|>",)),
     Family(("<|role_sep|>", "<|message_sep|>"), recipients.roles, ("<|function_call|>",)),
-    Family(("]<]minimax[>[", "<tool_call>", "<invoke name="), elements.made),
-    Family(("dsml_token", "DSML", "function_calls"), invokes.made),
-    Family(("dsml_token", "DSML", "tool_calls"), invokes.made),
-    Family(("'<|tool_call>call:'",), braces.made),
+    Family(("]<]minimax[>[", "<tool_call>", "<invoke name="), elements.build_form),
+    Family(("dsml_token", "DSML", "function_calls"), invokes.build_form),
+    Family(("dsml_token", "DSML", "tool_calls"), invokes.build_form),
+    Family(("'<|tool_call>call:'",), braces.build_form),
     Family(("Tool usage guidelines:", '<function name="', '<param name="'),
            functions.in_attributes),
     Family(("<tool_call>", "<function=", "<parameter="), functions.by_lines,
@@ -63,6 +63,6 @@ FAMILIES: tuple[Family, ...] = (
 )  # fmt: skip
 
 
-def made_for(source: str) -> Make | None:
+def find_form_builder(source: str) -> Make | None:
     """Return the function that builds the form of responses; None for other templates."""
-    return next((family.made for family in FAMILIES if family.fits(source)), None)
+    return next((family.build_form for family in FAMILIES if family.fits(source)), None)

@@ -17,7 +17,7 @@ ALIKE = {"string", "integer", "number"}  # types whose JSON is Python
 TURN = "<|im_start|>assistant\n"
 
 
-def made(asked: AnswerRequest) -> AnswerForm:
+def build_form(asked: AnswerRequest) -> AnswerForm:
     thoughts: Expression = NOTHING
     if asked.reasoning and THINK in asked.source:
         thoughts = optional(seq(THINK, form.reasoning(until(THOUGHT)), THOUGHT))

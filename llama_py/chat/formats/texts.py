@@ -26,7 +26,7 @@ KEYS = CallKeys(
 )
 
 
-def made(asked: AnswerRequest) -> AnswerForm:
+def build_form(asked: AnswerRequest) -> AnswerForm:
     inner = until(THOUGHT, TEXT, ACTION)
     if asked.reasoning:
         thoughts = optional(seq(THINK, form.reasoning(inner), optional(THOUGHT)))
