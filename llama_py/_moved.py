@@ -21,7 +21,8 @@ TRUNKS = """
 MOVED = """
     adapters control_vector lora
     batch checked_batch prompts splitter
-    context following:next_token largest:graph_reserve ready:warmup runner settled:checks state watched:inspection
+    context following:next_token largest:graph_reserve ready:warmup runner
+    context settled:checks state watched:inspection
     decoding context_shift:keep prefix reuse:prefix_cache speculative:drafting
     decoding speculative.length:draft_length speculative.rollback:rollback
     decoding speculative.speculator:speculator
