@@ -24,7 +24,9 @@ EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32", "flash_attn": "off"}
 
 of_every = pytest.mark.parametrize("name", CONTINUING)
 # Models with recurrent states or compressed keys; other models have no state to compare.
-STATEFUL = [n for n in CONTINUING if any(isinstance(what, StateSpec | Compressed) for what in kept(n))]
+STATEFUL = [
+    n for n in CONTINUING if any(isinstance(one, StateSpec | Compressed) for one in kept(n))
+]
 
 
 def context(name: str, **options: Any) -> Context:
