@@ -16,7 +16,7 @@ from ggml_py.backend import set_tensor
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.memory.compressed import CompressedMemory
-from llama_py.memory.kept import KeysValues
+from llama_py.memory.specs import KVCacheSpec
 from tests.support.graph_models import CONTINUING, FLASH, kept
 from tests.support.live_models import live, nmse, spoil_keys, tokens
 
@@ -134,7 +134,7 @@ def test_eight_identical_prompts_have_one_answer(delta_net: str) -> None:
 
 # If a model keeps keys and values only, its blocks do not depend on the number of sequences. Three
 # such models are enough: without windows, with windows, with latent keys.
-MORE_KEPT = [n for n in CONTINUING if {type(what) for what in kept(n)} != {KeysValues}]
+MORE_KEPT = [n for n in CONTINUING if {type(what) for what in kept(n)} != {KVCacheSpec}]
 PLAIN = ["llama-dense", "gemma3-dense", "deepseek2-moe"]
 
 

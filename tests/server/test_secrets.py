@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from ggml_py.errors import ModelError
 from llama_py.params.option import Option
 from llama_py_server.app import app
-from llama_py_server.command import parser, build_model_pool
+from llama_py_server.command import build_model_pool, parser
 from llama_py_server.models.feed import Feed
 from llama_py_server.params import ListenParams
 from llama_py_server.wire.sse import Frame, encode
@@ -143,7 +143,9 @@ def test_keys_in_urls_and_folders(tmp_path: Path) -> None:
     args = parser().parse_args(["--model-url", url])
     assert read(args, FileParams).title == "https://host/m.gguf"
     preset.write_text(f"[one]\nmodel = {DEMO}\n")
-    (entry,) = build_model_pool(parser().parse_args(["--models-preset", str(preset)])).entries.values()
+    (entry,) = build_model_pool(
+        parser().parse_args(["--models-preset", str(preset)])
+    ).entries.values()
     assert entry.args == ("--model", DEMO.name)
 
 
