@@ -38,7 +38,7 @@ def test_stable_places_do_not_warn(old: str, new: str) -> None:
 
 def test_modules_of_a_moved_package_are_the_same() -> None:
     sys.modules.pop("llama_py.reuse.cache", None)
-    with pytest.warns(DeprecationWarning, match="cache has moved"):
+    with pytest.warns(DeprecationWarning, match="cache is deprecated"):
         old = import_module("llama_py.reuse.cache")
     assert old is import_module("llama_py.decoding.prefix_cache.cache")
     assert old.__spec__.name == old.__name__ == "llama_py.decoding.prefix_cache.cache"
