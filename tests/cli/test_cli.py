@@ -329,7 +329,7 @@ def test_it_is_told_when_the_context_is_full(
     assert told.err.count("(the context is full: the 2 oldest messages were removed)") == 3
     assert len(told.out.splitlines()) >= 4
     assert cli.main([*small, "--ignore-eos", "-st", "-p", question]) == 0
-    assert "(the context is full: a larger -c N would go on)" in capsys.readouterr().err
+    assert "(the context is full: use a larger -c N to continue)" in capsys.readouterr().err
 
 
 def test_filling_in_needs_a_model_that_can(capsys: pytest.CaptureFixture[str]) -> None:

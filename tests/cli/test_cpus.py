@@ -45,7 +45,7 @@ def test_the_process_is_moved(machine: list[Collection[int]]) -> None:
     enter(CpuParams(cpu_mask=frozenset({1, 2, 99}), cpu_range=frozenset({4})))
     enter(CpuParams())
     assert machine == [{1, 2, 4}]
-    with pytest.raises(ModelError, match=r"CPUs must be some of 0,1,2, got 8,9"):
+    with pytest.raises(ModelError, match=r"CPUs must be some of 0,1,2.*, got 8,9"):
         enter(CpuParams(cpu_mask=frozenset({8, 9})))
 
 

@@ -95,7 +95,7 @@ def test_the_device_that_is_compared_with_may_be_the_wrong_one(
     code, report = diff(capsys, *model, "--against", "wrong")
     assert (code, first(report)) == (1, "Qcur-0")
     said = "ref computes Qcur-0 from the same inputs: cpu differs by"
-    assert re.search(rf"{said} \S+ from that, wrong \S+: wrong wrong", report)
+    assert re.search(rf"{said} \S+ from it, wrong by \S+: wrong wrong", report)
     assert re.search(r"largest error 1 at \[\d+, \d+, 2\]: ", report)
     assert re.search(r"^    inp_pos +i32 \[3\] +equal$", report, re.M)
 

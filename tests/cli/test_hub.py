@@ -188,7 +188,7 @@ def test_an_unreachable_hub_is_asked_once(fetch: Any, monkeypatch: pytest.Monkey
     ("how", "says"),
     [
         ({"hf_repo": "m"}, "expected USER/MODEL"),
-        ({"hf_repo": "u/m:Q2_K"}, "of type Q2_K; it has m"),
+        ({"hf_repo": "u/m:Q2_K"}, "of type Q2_K found; it has m"),
         ({"hf_repo": "u/m", "hf_file": "no"}, "-hff no: u/m does not have this file; it has"),
         ({"hf_repo": "u/m", "offline": True}, "it is not in the cache; run without --offline"),
     ],

@@ -119,8 +119,11 @@ def test_samplers_and_breakers() -> None:
         (["--top-p", "3"], "--top-p: must be a number in [0, 1], got 3"),
         (["--temp", "warm"], "expected a number, got 'warm'"),
         (["-s", "1.5"], "expected an integer, got '1.5'"),
-        (["--samplers", "top_k;tops"], "--samplers: must be of penalties, dry, top_n_sigma,"),
-        (["--sampler-seq", "kz"], "must be of the characters edskypmxtia, got kz"),
+        (
+            ["--samplers", "top_k;tops"],
+            "--samplers: must be a list of penalties, dry, top_n_sigma,",
+        ),
+        (["--sampler-seq", "kz"], "must be a string of the characters edskypmxtia, got kz"),
         (["--mirostat", "3"], "--mirostat: must be an integer in [0, 2], got 3"),
         (["-l", "5"], "expected a logit bias such as 15043+1"),
     ],

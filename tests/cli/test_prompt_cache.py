@@ -46,7 +46,7 @@ def test_files_that_do_not_fit_are_one_line(
     run(capsys, "--prompt-cache", str(file))
     file.write_bytes(file.read_bytes()[:-1])
     assert cli.main([*HOW, "-p", TEXT, "--prompt-cache", str(file)]) == 1
-    why = "the state is damaged or truncated: its checksum does not match"
+    why = "the state is damaged or truncated: its checksum does not match; save it again"
     assert capsys.readouterr().err == f"error: {file}: {why}\n"
     with pytest.raises(SystemExit):
         cli.main([*HOW, "-cnv", "--prompt-cache", str(file)])
