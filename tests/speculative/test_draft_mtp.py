@@ -152,7 +152,11 @@ def test_what_cannot_draft() -> None:
     for target, options, message in (
         (model("qwen35-mtp", load_mtp=False), {}, "they are not loaded, use load_mtp=True"),
         (model("llama-dense"), {}, "the model has none; or pass a model_draft"),
-        (model("qwen35-mtp"), {"model_draft": model("llama-dense")}, r"\(llama\): it has none"),
+        (
+            model("qwen35-mtp"),
+            {"model_draft": model("llama-dense")},
+            r"\(llama\): the model has none",
+        ),
         (model("llama-dense"), {"model_draft": model("qwen35-mtp")}, "'llama' do not expose their"),
     ):
         ctx = Context(target, **EXACT)
