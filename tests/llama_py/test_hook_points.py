@@ -152,11 +152,11 @@ def test_with_a_control_vector() -> None:
 
 
 ABSENT = [
-    ("qwen35moe-moe", "blocks.1.mlp.hook_post", r"there are blocks\.1\.(hook_)?mlp"),
-    ("mamba-dense", "blocks.1.hook_resid_mid", r"there are blocks\.1\.hook_resid_p"),
-    ("deepseek2-moe", "blocks.0.attn.hook_k", r"there are blocks\.0\.attn\.hook_"),
-    ("llama-dense", "blocks.9.hook_resid_post", r"there are blocks\.\d\.hook_resid_post"),
-    ("llama-dense", "blocks.1.attn.hook_zz", r"there are blocks\.1\.attn\.hook_z"),
+    ("qwen35moe-moe", "blocks.1.mlp.hook_post", r"known: blocks\.1\.(hook_)?mlp"),
+    ("mamba-dense", "blocks.1.hook_resid_mid", r"known: blocks\.1\.hook_resid_p"),
+    ("deepseek2-moe", "blocks.0.attn.hook_k", r"known: blocks\.0\.attn\.hook_"),
+    ("llama-dense", "blocks.9.hook_resid_post", r"known: blocks\.\d\.hook_resid_post"),
+    ("llama-dense", "blocks.1.attn.hook_zz", r"known: blocks\.1\.attn\.hook_z"),
 ]
 
 

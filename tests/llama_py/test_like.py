@@ -205,5 +205,5 @@ def test_names_are_listed_once_for_all_layers() -> None:
 def test_like_is_one_of_two() -> None:
     from ggml_py.errors import ModelError
 
-    with pytest.raises(ModelError, match=r"like is 'hf'.*llama\.cpp, transformers"):
+    with pytest.raises(ModelError, match=r"like must be one of llama\.cpp, transformers, got 'hf'"):
         ModelParams(like="hf")

@@ -124,7 +124,7 @@ def test_what_does_not_fit_changes_nothing(n_ubatch: int) -> None:
     kv = cache(8)
     put(kv, [0] * 5)
     before, heads = holds(kv), list(kv.heads)
-    with pytest.raises(ContextError, match=r"a batch of 4 tokens .* 8 cells, . in use .* n_ctx"):
+    with pytest.raises(ContextError, match=r"a batch of 4 tokens .* 8 cells, . in use.* n_ctx"):
         start(kv, [1] * 4, n_ubatch)
     assert (holds(kv), kv.heads) == (before, heads)
     assert put(kv, [1] * 3) == [[5, 6, 7]]

@@ -170,7 +170,7 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
         (ctx, good[:99] + bytes([good[99] ^ 1]) + good[100:], "slot: the state is damaged"),
         (ctx, b"", "slot: not a saved state: it has only 0 bytes"),
         (ctx, ctx.save_state(0), "contains a state of one sequence, expected a saved sequence"),
-        (other, good, r"belongs to another model \(qwen3next, not kimi-linear\): fingerprint"),
+        (other, good, r"belongs to another model \(qwen3next, not kimi-linear\): its fingerprint"),
         (trained_on, good, "slot: saved sequence belongs to another model: its fingerprint"),
         (f16, good, "has layout .*kv f32 f32.*needs .*kv f16 f16"),
     ):

@@ -58,7 +58,7 @@ def test_what_was_not_used_for_longest_leaves() -> None:
         with made.use("d"):
             assert loaded(made) == {"d"}
         assert not made.unload("a") and made.unload("d") and Served.n_open == 0
-        with pytest.raises(ModelError, match="'e'; there are a, b, c, d"), made.use("e"):
+        with pytest.raises(ModelError, match="unknown model 'e'; known: a, b, c, d"), made.use("e"):
             pass
     with pytest.raises(Closed), made.use("a"):
         pass
