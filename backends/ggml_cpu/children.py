@@ -24,7 +24,7 @@ _CHILD = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from ggml_cpu.serve import serve; serve()"
 )
-_CHANGED = "start again"  # ends what a child says of a module that is not as it knows it
+CHANGED = "has changed since this program started; restart it"  # ends an error of a child
 
 Result = tuple[Kernel, str, bytes]  # why there is no code, or the code
 Results = queue.SimpleQueue[Result]
@@ -66,7 +66,7 @@ class _Child:
         """Compile one kernel in the child and return an error message, or "" and its code."""
         fresh, self._fresh = self._fresh, False
         failure, code = self._ask(kernel)
-        if failure.endswith(_CHANGED) and not fresh and not self._ended:
+        if failure.endswith(CHANGED) and not fresh and not self._ended:
             self._stop()  # the module may be newer than what the child imported
             self._start()
             failure, code = self._ask(kernel)

@@ -14,13 +14,13 @@ from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from queue import SimpleQueue
 
+from ggml_cpu.children import CHANGED
 from ggml_cpu.codegen import object_code
 from ggml_cpu.fingerprints import file_name
 from ggml_cpu.kernel import REGISTRY
 from ggml_py.errors import BackendError
 
 GARBAGE = 2_000_000  # objects this makes before it looks for garbage
-CHANGED = "has changed since this program started; restart it"
 
 
 def serve() -> None:

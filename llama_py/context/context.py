@@ -154,7 +154,7 @@ class Context(Resource, Accompanied, InspectionMixin):
         """Return the memory of a draft model that attends to the target model's cache."""
         theirs, hp = target.model.architecture, self.model.hparams
         self.cparams = replace(self.cparams, flash_attn=target.cparams.flash_attn)
-        kept = {il: theirs.kept(il) for il in range(target.model.hparams.n_layer)}
+        kept = {il: theirs.sharded_memory_spec(il) for il in range(target.model.hparams.n_layer)}
         layers = self.model.architecture.reads(kept)
         return SharedMemory(target.memory, layers, {il: hp.layers[il].window for il in layers})
 

@@ -154,7 +154,7 @@ def test_ctrl_c_in_the_prompt() -> None:
 
 def test_a_prompt_longer_than_the_context() -> None:
     message = refused(run("llama-py-cli", *QUICK, "-p", LONG))
-    assert "but the context 256" in message
+    assert "but the context holds 256" in message
 
 
 def test_files_that_are_no_models(tmp_path: Path) -> None:

@@ -175,7 +175,7 @@ def test_diff(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_sizes() -> None:
     assert [size_of(t) for t in ("12", "3k", "2M", "1G")] == [12, 3000, 2_000_000, 10**9]
-    with pytest.raises(ValueError, match="no size"):
+    with pytest.raises(ValueError, match="is not a size"):
         size_of("1T")
 
 

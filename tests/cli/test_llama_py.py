@@ -159,7 +159,7 @@ def test_pull_fetches_once_and_the_model_runs_without_the_hub(tmp_path: Path) ->
         assert of_hub(url, tmp_path, "pull", "alice/Small-GGUF:Q4_K_M").stdout == done.stdout
         assert len([one for one in asked if one.startswith("GET") and "resolve" in one]) == n == 1
         error = refused(of_hub(url, tmp_path, "pull", "alice/Small-GGUF:Q6_K"))
-        assert "there is no GGUF file of type Q6_K; it has Small-F16.gguf" in error
+        assert "no GGUF file of type Q6_K found; it has Small-F16.gguf" in error
         assert "alice/none" in refused(of_hub(url, tmp_path, "pull", "alice/none"))
         assert "alice/secret" in refused(of_hub(url, tmp_path, "pull", "alice/secret"))
         done = of_hub(url, tmp_path, "pull", "alice/secret", HF_TOKEN=TOKEN)

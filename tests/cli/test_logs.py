@@ -45,7 +45,7 @@ def test_a_file_has_what_is_told(capsys: pytest.CaptureFixture[str], tmp_path: P
     assert told(capsys, *WARNED, "--log-file", str(file), "--log-disable") == ""
     assert file.read_text().count("warning: -c") == 2
     assert cli.main([*QUICK, "--log-file", str(tmp_path)]) == 1
-    says = f"error: {tmp_path}: Is a directory; give the path of a file\n"
+    says = f"error: {tmp_path}: Is a directory; use the path of a file\n"
     assert capsys.readouterr().err == says
 
 

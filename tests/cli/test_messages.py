@@ -112,7 +112,7 @@ def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str], tmp_path: 
     assert cli.main(["-dev", "ref", "-sysf", str(tmp_path / "no.txt")]) == 1
     assert capsys.readouterr().err == f"error: -sysf {says}"
     assert cli.main(["-dev", "ref", "-f", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.endswith(": Is a directory; give the path of a file\n")
+    assert capsys.readouterr().err.endswith(": Is a directory; use the path of a file\n")
 
 
 @pytest.mark.parametrize(

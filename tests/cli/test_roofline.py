@@ -40,7 +40,7 @@ def test_a_table_for_each_test(capsys: pytest.CaptureFixture[str]) -> None:
     assert prompt.startswith("pp20\n")
     for text, runs in ((prompt, 1), (answer, 3)):
         assert text.strip().splitlines()[-1].endswith("% |")
-        barriers = re.search(r"^cpu: (\d+) barriers in .*, ([\d.]+) a layer", text, re.M)
+        barriers = re.search(r"^cpu: (\d+) barriers in .*, ([\d.]+) per layer", text, re.M)
         assert barriers is not None and int(barriers[1]) > float(barriers[2]) > 1
         nodes = {
             line.split(" | ")[0].strip("| "): int(line.split(" | ")[1])

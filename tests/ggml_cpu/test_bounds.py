@@ -50,8 +50,8 @@ def test_all_that_a_kernel_may_touch_it_may(found: Any) -> None:
 
 
 def test_the_number_of_violations_and_the_size_are_told(found: Any) -> None:
-    assert "(80 bytes); 5 more like it" in found["gathers"]
-    assert "(80 bytes, to be read only); 0 more" in found["writes_its_source"]
+    assert "(80 bytes); 5 more such accesses" in found["gathers"]
+    assert "(80 bytes, read-only); 0 more" in found["writes_its_source"]
 
 
 def test_nothing_is_stored_elsewhere_and_the_rest_is_done(found: Any) -> None:

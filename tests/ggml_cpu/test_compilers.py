@@ -74,7 +74,7 @@ def test_versions_that_do_not(installed: dict[str, str], other: str) -> None:
     """One line, said when kernels are looked for: those of another Numba are no use."""
     if other != "none":
         installed["numba"] = other
-    with pytest.raises(BackendError, match=re.escape(f">=0.62,<0.69, and found {other};")):
+    with pytest.raises(BackendError, match=re.escape(f">=0.62,<0.69, got {other};")):
         environment()
 
 

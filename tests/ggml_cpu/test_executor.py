@@ -202,7 +202,7 @@ def test_a_profile_adds_no_barrier(executor):
 
 
 def test_profile_must_fit(executor):
-    with pytest.raises(ValueError, match=rf"array of \[{executor.n_threads}, 4, 2\]"):
+    with pytest.raises(ValueError, match=rf"array of shape \[{executor.n_threads}, 4, 2\]"):
         executor.run(0, 3, profile=np.zeros((2, 2), np.int64))
 
 

@@ -236,7 +236,7 @@ def test_rows_are_whole_blocks():
         lambda: ops.cont(t, 48, 4),
         lambda: ops.cast(Tensor(F32, (33,)), t.type),
     ):
-        with pytest.raises(ShapeError, match="blocks of 32 elements"):
+        with pytest.raises(ShapeError, match="multiple of 32 elements"):
             build()
 
 

@@ -157,7 +157,9 @@ def test_too_long_a_conversation_is_refused(model: llama_py.Model) -> None:
     talk = Conversation(model.context(256))
     talk.add_user_message("Speak!")
     before = list(talk.messages)
-    with pytest.raises(ContextError, match=r"has \d+ tokens, but the context 256; use a larger"):
+    with pytest.raises(
+        ContextError, match=r"has \d+ tokens, but the context holds 256; use a larger"
+    ):
         talk.ask("Speak! " * 200)
     assert talk.messages == before
 

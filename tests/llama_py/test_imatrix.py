@@ -70,7 +70,7 @@ def test_damaged_files(content: bytes, said: str, tmp_path: Path) -> None:
 
 
 def test_a_model_is_no_importance_matrix(tmp_path: Path) -> None:
-    with pytest.raises(GGUFError, match=r"there is no imatrix\.datasets"):
+    with pytest.raises(GGUFError, match=r"not an importance matrix: imatrix\.datasets is missing"):
         read_imatrix(tiny.write("llama", "dense", tmp_path))
 
 

@@ -79,7 +79,9 @@ class TestParts:
         ]
         assert not group.caches["index"].tensors.v
         assert group.init_full().part_of(0) == "kv"
-        with pytest.raises(ContextError, match=r"type_k and type_v must be the same, .* got f16 and f32"):
+        with pytest.raises(
+            ContextError, match=r"type_k and type_v must be the same, .* got f16 and f32"
+        ):
             memory((KVCacheSpec(1, 24, 0),), type_v=F32)
 
 

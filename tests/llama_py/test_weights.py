@@ -419,7 +419,9 @@ def test_layers_that_are_not_there_are_told() -> None:
     with pytest.raises(WeightsError, match=r"4590 missing: blk\.2\.attn_norm\.weight, "):
         Model(file_of(metadata, shapes), RecordingDevice())
     metadata["llama.block_count"] = 2**31
-    with pytest.raises(HParamsError, match=r"llama\.block_count must be from 1 to 512, got 2147483648"):
+    with pytest.raises(
+        HParamsError, match=r"llama\.block_count must be from 1 to 512, got 2147483648"
+    ):
         Model(file_of(metadata, shapes), RecordingDevice())
 
 
