@@ -21,10 +21,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ggml_py.machine.release import VERSION
 from llama_py._moved import install
 
 if TYPE_CHECKING:
+    __version__: str
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 install()
 
-__version__ = VERSION
 __all__ = [
     "AnswerParams",
     "Batch",
@@ -113,6 +112,10 @@ def load(
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from ggml_py.machine.release import VERSION
+
+        return VERSION
     if name not in _HOME:
         from llama_py.support.hints import MODULE
 

@@ -99,8 +99,8 @@ def test_the_list_of_commands_that_are_not_run_gets_shorter() -> None:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files that the commands name; what one command writes, the next ones read."""
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that the commands name."""
     path = tmp_path_factory.mktemp("commands")
     for name in ("model.gguf", "demo.gguf", "x.gguf"):
         shutil.copy(DEMO, path / name)
@@ -116,6 +116,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "joy.txt").write_text("I am glad\nI laugh\nWhat joy\nBe merry\n")
     (path / "grief.txt").write_text("I am sad\nI weep\nWhat woe\nBe sorry\n")
     return path
+
+
+@pytest.fixture
+def folder(files: Path, tmp_path: Path) -> Path:
+    """Copies for one page: what one command writes, the next ones read."""
+    return shutil.copytree(files, tmp_path / "page")
 
 
 def _run(command: Command, folder: Path) -> subprocess.CompletedProcess[str]:

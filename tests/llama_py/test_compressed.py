@@ -203,7 +203,7 @@ def test_a_table_of_experts_must_have_whole_numbers() -> None:
     metadata, arrays = made(NAME)
     name = "blk.0.ffn_gate_tid2eid.weight"
     arrays[name] = arrays[name].astype(np.float32)
-    with pytest.raises(WeightsError, match="is of type f32, not i32"):
+    with pytest.raises(WeightsError, match="must be i32, got f32"):
         Context(model_of(metadata, arrays, "cpu", {name: F32}), **EXACT)
 
 

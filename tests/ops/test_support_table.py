@@ -60,7 +60,7 @@ def test_without_a_device_nothing_is_tested(
     devices = registry.devices
     monkeypatch.setattr(registry, "devices", lambda b: () if b == "opencl" else devices(b))
     assert main(["-b", "opencl", "-o", "NEG"]) == 1
-    assert capsys.readouterr().err == "error: the backend opencl has no device on this machine\n"
+    assert capsys.readouterr().err == "error: backend opencl has no device on this machine\n"
 
 
 def test_what_a_backend_can_tell_without_a_device() -> None:

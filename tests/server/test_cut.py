@@ -125,7 +125,7 @@ def test_a_request_that_is_cancelled(begins: bool) -> None:
 
     asyncio.run(run())
     assert sent[0]["status"] == (200 if begins else 503)
-    assert begins or "stopped" in json.loads(sent[1]["body"])["error"]["message"]
+    assert begins or "stopping" in json.loads(sent[1]["body"])["error"]["message"]
 
 
 def test_a_model_in_use_is_waited_for_up_to_the_end(
