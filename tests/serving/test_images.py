@@ -121,7 +121,7 @@ def test_an_image_that_is_held_is_not_computed_again(
         one = ask(made, request(third))
         assert one.end().timings.n_reused <= start_of(third)
         assert one.tokens == expected[2] and seen
-        with pytest.raises(ContextError, match="token -"):
+        with pytest.raises(ContextError, match="got -"):
             ask(made, request([*first], 2))
 
 

@@ -39,7 +39,7 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
 
     named = [name for name in plan.OF_RANKS if getattr(args, name) is not None]
     if named:
-        raise ModelError(f"fit seeks {', '.join(named)}, except over ranks (--hosts)")
+        raise ModelError(f"fit chooses {', '.join(named)}; omit them, except with --hosts")
     devices = plan.devices_of(args, gpus=True)
     file = header_of(session.model_path(read(args, FileParams)))
     model, context = given(read(args, ModelParams), _LEFT_OUT), plan.context_options(args)
