@@ -137,9 +137,7 @@ class Context(Resource, Accompanied, InspectionMixin):
             return self._shared_memory(p.target)
         types = BY_NAME[p.type_k], BY_NAME[p.type_v]
         if types[1].block_size > 1 and not self.cparams.flash_attn:
-            raise ContextError(
-                f"type_v = {p.type_v} needs flash attention; use type_v f16, or flash_attn"
-            )
+            raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
         layers = [hp.n_layer + p.nextn_layer] if p.mtp else hp.kept_layers
         how = Placing(
             self.cparams,
@@ -152,10 +150,10 @@ class Context(Resource, Accompanied, InspectionMixin):
 
     def _shared_memory(self, target: Context) -> MemoryGroup:
         """Return the memory of a draft model that attends to the target model's cache."""
-        theirs, hp = target.model.architecture, self.model.hparams
+        theirs, hp = target.model, self.model.hparams
         self.cparams = replace(self.cparams, flash_attn=target.cparams.flash_attn)
-        kept = {il: theirs.sharded_memory_spec(il) for il in range(target.model.hparams.n_layer)}
-        layers = self.model.architecture.reads(kept)
+        specs = map(theirs.architecture.sharded_memory_spec, range(theirs.hparams.n_layer))
+        layers = self.model.architecture.reads(dict(enumerate(specs)))
         return SharedMemory(target.memory, layers, {il: hp.layers[il].window for il in layers})
 
     def _memory_device(self, il: int) -> Device:
@@ -397,9 +395,7 @@ class Context(Resource, Accompanied, InspectionMixin):
         """
         for adapter in adapters or {}:
             if adapter not in self.model.adapters:
-                raise ContextError(
-                    f"{adapter} belongs to another model; use this model's load_adapter"
-                )
+                raise ContextError(f"{adapter} belongs to another model; use model.load_adapter")
         if seq_id is not None and not 0 <= seq_id < self.cparams.n_seq_max:
             raise ContextError(f"seq_id must be in [0, {self.cparams.n_seq_max}), got {seq_id}")
         self._adapters.set(adapters or {}, seq_id)
@@ -447,9 +443,8 @@ class Context(Resource, Accompanied, InspectionMixin):
                 try:
                     plan.run()
                 except BaseException:  # some keys may be rotated, others not
-                    seqs = kv.moved_seqs()
-                    for s in seqs:
-                        self.memory.seq_rm(s)
+                    for seq_id in (seqs := kv.moved_seqs()):
+                        self.memory.seq_rm(seq_id)
                     log_removed(seqs)
                     raise
                 finally:
@@ -499,7 +494,7 @@ class Context(Resource, Accompanied, InspectionMixin):
 
     def _reserve(self) -> None:
         """Compute buffers for the largest graphs, so that decode does not allocate."""
-        full = reserve_params(self.model, self._graph_params, self.memory, self.cparams)
-        self.runner.reserve(full)
+        largest = reserve_params(self.model, self._graph_params, self.memory, self.cparams)
+        self.runner.reserve(largest)
 
     computed_with = Former("adapter_key")

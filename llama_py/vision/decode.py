@@ -29,26 +29,19 @@ class Refused(ValueError):
     """The data are no readable image; the message continues a line that begins with its name."""
 
 
-def n_pixels(data: bytes) -> int:
-    """Return the number of pixels by the header.
-
-    Raises:
-        Refused: Decoding would take too much memory or time, or the format is unknown.
-    """
-    with _Opened(data) as found:
-        _check(found, data)
-        return int(found.width * found.height)
-
-
-def pixels(data: bytes) -> U8:
+def pixels(data: bytes, most: int = MAX_PIXELS) -> U8 | None:
     """Return u8 [height, width, 3] without transparency; from more than 8 bits, the highest 8.
 
+    Args:
+        data: Bytes of a file.
+        most: Number of pixels to decode; for a larger image the result is None.
+
     Raises:
-        Refused: The data are no readable image.
+        Refused: The data are no readable image, or decoding takes too much memory or time.
     """
     with _Opened(data) as found:
         _check(found, data)
-        return _rgb(found)
+        return _rgb(found) if found.width * found.height <= most else None
 
 
 class _Opened:
@@ -126,7 +119,9 @@ def read_output(output: IO[bytes]) -> U8 | str:
 def _main() -> None:
     data, out = sys.stdin.buffer.read(), sys.stdout.buffer
     try:
-        found = np.ascontiguousarray(pixels(data))
+        found = pixels(data)
+        assert found is not None  # _check refuses more than MAX_PIXELS
+        found = np.ascontiguousarray(found)
     except Refused as e:
         out.write(b"!" + str(e).encode())
     else:

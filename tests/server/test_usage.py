@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from llama_py.serving import Request
 from llama_py_server.app import app
 from llama_py_server.models.model_pool import holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.wire import usage
 from llama_py_server.wire.usage import MINUTE, Client, UsageLimit
-from tests.server.served import LOCAL
+from tests.server.served import LOCAL, served
 
 ASK = {"prompt": "To be", "n_predict": 5, "ignore_eos": True}
 A, B = {"authorization": "Bearer a"}, {"authorization": "Bearer b"}
@@ -72,6 +73,28 @@ def test_requests_at_a_time() -> None:
     assert refused is not None and "2 requests in parallel" in refused[0].message
     client.n_running = 1
     assert limit._refusal(client, 0.0) is None
+
+
+def test_the_engine_knows_the_client_of_a_request(
+    state: ModelState, client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients share its slots and its time."""
+    clients: list[str] = []
+    submit = state.engine.submit
+
+    def noted(request: Request, told: Any) -> Any:
+        clients.append(request.client)
+        return submit(request, told)
+
+    monkeypatch.setattr(state.engine, "submit", noted)
+    body = {"prompt": ["Once", "Twice"], "n_predict": 1}
+    assert client.post("/completion", json=body).status_code == 200
+    assert clients == ["testclient"] * 2
+
+
+def test_a_limit_of_parallel_requests_is_one_of_slots() -> None:
+    with served("-np", "4", "--client-parallel", "3") as (_, state):
+        assert state.engine._scheduler._client_slots == 3
 
 
 def test_idle_clients_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

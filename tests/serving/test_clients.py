@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from llama_py.serving import Engine
 from tests.serving.engines import WAIT, Asked, engine, held, request
 
@@ -55,3 +57,20 @@ def test_a_client_uses_its_number_of_slots() -> None:
         for one in asked:
             assert one.handle is not None and one.handle.wait(WAIT)
     assert max(most) == 2
+
+
+@pytest.mark.parametrize(("clients", "expected"), [("aa", False), ("ab", True)])
+def test_steps_know_of_several_clients(clients: str, expected: bool) -> None:
+    """They decide how many prompt tokens a step may take."""
+    several: set[bool] = set()
+    with engine("llama-dense") as made:
+        budget = made._scheduler._pace
+        piece = budget.piece
+
+        def noted(n_answers: int, is_several: bool = False) -> int:
+            several.add(is_several)
+            return piece(n_answers, is_several)
+
+        budget.piece = noted  # type: ignore[method-assign]
+        order_of(made, clients)
+    assert (True in several) == expected

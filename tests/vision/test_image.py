@@ -56,7 +56,7 @@ def test_large_images_are_decoded_in_another_process(
     PIL.fromarray(pixels).save(out, kind, lossless=True)
     data = out.getvalue()
     monkeypatch.setattr("llama_py.vision.image.SMALL", 10)
-    monkeypatch.setattr("llama_py.vision.decode.pixels", None)  # not called here
+    monkeypatch.setattr("llama_py.vision.decode._rgb", None)  # not called here
     assert (Image.read(data).pixels == pixels).all()
     with pytest.raises(ModelError, match=r"a part: is not a readable image .*; known formats"):
         Image.read(data[: len(data) // 2], "a part")

@@ -67,7 +67,6 @@ class PendingReplies:
         self._first: tuple[Reply, Event] | None = None  # event found by `is_quiet`
         self._forget = state.loss.listen(self._lost) if state.loss is not None else None
         self._client = CLIENT.get()
-        self._name = self._client.name if self._client is not None else ""
         _PENDING.add(self)
 
     def _lost(self, error: HTTPError) -> None:
@@ -94,6 +93,7 @@ class PendingReplies:
 
     def _submit(self) -> None:
         """Submit requests, in a thread since preparing one (a grammar) may take long."""
+        client = "" if self._client is None else self._client.name
         try:
             while self._todo and not self._is_cancelled:
                 if self._n_running >= EACH_SLOT * self.state.engine.n_slots:
@@ -104,7 +104,7 @@ class PendingReplies:
                     self._tell(reply, Event(reply.timings, finish_reason="length"))
                     continue
                 try:
-                    request = replace(reply.request, client=self._name)
+                    request = replace(reply.request, client=client)
                     handle = self.state.engine.submit(request, partial(self._tell, reply))
                 except Busy:
                     if self._n_running:
