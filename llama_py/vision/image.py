@@ -98,11 +98,11 @@ def _decoded(data: bytes, what: str) -> U8:
             f"reading images needs Pillow, which is not installed; {install_hint('vision')}"
         )
     try:
-        found: U8 | str | None = decode.pixels(data, SMALL)
+        small = decode.pixels(data, SMALL)
     except decode.Refused as e:
         raise ModelError(f"{what}: {e}") from None
-    if found is not None:
-        return found
+    if small is not None:
+        return small
     # Pillow decodes some formats in one call, which would block all threads of this process.
     try:
         found = child.run([decode.__file__], data, decode.read_output, SECONDS)
