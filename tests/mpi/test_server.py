@@ -84,7 +84,7 @@ def test_a_server_goes_on_without_a_rank_that_was_killed(tmp_path: Path) -> None
         assert refused.status_code == 503 and "rank 1 on" in refused.json()["error"]["message"]
         lines = until(process, "ready: demo")
         assert sum(line.startswith("error: rank 1 on ") for line in lines) == 1
-        assert "starting again with localhost:1\n" in lines
+        assert "restarting with localhost:1\n" in lines
         with client_of(lines) as client:
             back = client.post("/slots/1?action=restore", json={"filename": "kept"}).json()
             assert back["n_restored"] == kept
