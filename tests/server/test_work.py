@@ -230,7 +230,7 @@ def test_texts_beyond_any_context_are_refused(client: TestClient) -> None:
     for path, name in (("/tokenize", "content"), ("/completion", "prompt")):
         found = client.post(path, json={name: content})
         assert found.status_code == 413
-        assert "must have 8388608 at most" in found.json()["error"]["message"]
+        assert "must have at most 8388608" in found.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
