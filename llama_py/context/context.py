@@ -18,7 +18,6 @@ from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.machine.garbage import collected_later
 from ggml_py.machine.shield import Shield, let_through, shielded
-from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py.adapters.control_vector import PlacedDirections
 from llama_py.adapters.lora import NO_LORAS, Adapter, AdapterChoice, Loras
@@ -137,7 +136,8 @@ class Context(Resource, Accompanied, InspectionMixin):
             return self._shared_memory(p.target)
         types = BY_NAME[p.type_k], BY_NAME[p.type_v]
         if types[1].block_size > 1 and not self.cparams.flash_attn:
-            raise ContextError(f"type_v = {p.type_v} needs flash attention; use f16 or flash_attn")
+            why = f"type_v = {p.type_v} needs flash attention"
+            raise ContextError(f"{why}; use type_v f16, or flash_attn")
         layers = [hp.n_layer + p.nextn_layer] if p.mtp else hp.kept_layers
         how = Placing(
             self.cparams,
@@ -431,10 +431,7 @@ class Context(Resource, Accompanied, InspectionMixin):
     def _apply_shift(self) -> None:
         """Rotate the cached keys of moved positions."""
         cparams = self.cparams
-
-        def factors(il: int) -> Tensor | None:
-            return self.model.architecture.rope_factors(cparams, il)
-
+        factors = partial(self.model.architecture.rope_factors, cparams)
         for kv in self.memory.caches.values():
             if not kv.has_shift():
                 continue
@@ -494,7 +491,7 @@ class Context(Resource, Accompanied, InspectionMixin):
 
     def _reserve(self) -> None:
         """Compute buffers for the largest graphs, so that decode does not allocate."""
-        largest = reserve_params(self.model, self._graph_params, self.memory, self.cparams)
-        self.runner.reserve(largest)
+        params = reserve_params(self.model, self._graph_params, self.memory, self.cparams)
+        self.runner.reserve(params)
 
     computed_with = Former("adapter_key")
