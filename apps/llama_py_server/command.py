@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("llama_py")
 
 TICK = 0.25  # seconds between searches for idle models and streams
-LEAVING = 0.6  # seconds until the process exits, after --timeout-stop
+LEAVING = 0.4  # seconds until the process exits, after --timeout-stop
 CLOSING = 10.0  # seconds at the end for steps of abandoned answers
 _CONTROL = ("control_vector", "control_vector_scaled", "control_vector_layer_range")
 

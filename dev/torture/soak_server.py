@@ -3,15 +3,17 @@
 
     python -m dev.torture.soak_server -m MODEL.gguf --minutes 120
 
-Honest clients repeat their requests, each from its own loopback address (Linux). First each of
-them is alone, then all together; then hostile clients (load/rude.py) join from another process and
-address. Prints a line per minute: requests of each type, statuses, memory, and times: of /health,
-between two tokens, and of a response as a multiple of the median of the honest clients.
+Honest clients repeat their requests, each from its own loopback address (Linux). Hostile clients
+(load/rude.py) join from another process and address. They pause for --control seconds after every
+--every minutes: the speed of a shared machine drifts, so requests are compared with the honest
+clients' own requests before and after. Prints for each part: requests of each type, statuses,
+memory, and times: of /health, between two tokens, and of a response as a multiple of the median
+without hostile clients.
 
 The exit code is 1 if an honest request fails, has another response, or takes more than --most times
 as long as that median; if the server ends, answers 5xx for a client's fault, or exceeds its memory
 budget; if a slot stays busy without clients, or if SIGTERM takes more than a second longer than
---timeout-stop.
+--timeout-stop. The last lines say how many requests took that long with and without hostile clients.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import argparse
 import asyncio
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -53,7 +56,8 @@ def main() -> int:
     )
     parser.add_argument("-m", "--model", required=True)
     parser.add_argument("--minutes", type=float, default=5)
-    parser.add_argument("--together", type=float, default=30, help="seconds without hostile ones")
+    parser.add_argument("--every", type=float, default=5, help="minutes of a part")
+    parser.add_argument("--control", type=float, default=20, help="seconds without hostile ones")
     parser.add_argument("--good", type=int, default=4, help="honest clients")
     parser.add_argument("--rude", type=int, default=8, help="hostile clients")
     parser.add_argument("--most", type=float, default=2, help="multiple of the median time")
@@ -84,11 +88,13 @@ class Soak:
     """All clients at once, until the time is up."""
 
     def __init__(self, url: str, args: argparse.Namespace) -> None:
-        self.url, self.args, self.start, self.until = url, args, 0.0, 0.0
+        self.url, self.args, self.start, self.until = url, args, time.monotonic(), 0.0
         self.seen: Counter[str] = Counter()
         self.faults: list[str] = []
         self.health, self.gaps, self.waits = list[float](), list[float](), list[float]()
+        self.controls, self.parts = list[list[float]](), list[list[float]]()
         self.server, self.peak, self.expected = server_process(url), 0.0, list[list[list[int]]]()
+        self.budget = 0.0
 
     async def run(self) -> None:
         async with AsyncExitStack() as stack:
@@ -98,11 +104,9 @@ class Soak:
                 # A processed and a cached prompt may differ in the rounding of quantized models.
                 self.expected.append([(await _asked(client, i)).ids for _ in range(2)])
             alone = [await _seconds(_asked(clients[0], 0)) for _ in range(20)]
-            base = await self._together(clients)
-            budget = self._memory() + self.args.cache_ram + COPIES * BODIES
-            print(f"alone {median(alone):.3f} s; together median {base:.3f} s, at most ", end="")
-            print(f"{max(self.waits):.3f} s; memory budget {budget:.0f} MiB", flush=True)
-            self._begin(60 * self.args.minutes)
+            print(f"one client alone: median {median(alone):.3f} s", flush=True)
+            self.controls.append(await self._control(clients))
+            self.budget = self._memory() + self.args.cache_ram + COPIES * BODIES
             context = multiprocessing.get_context("spawn")
             here, there = context.Pipe(False)
             hostile = context.Process(
@@ -110,15 +114,17 @@ class Soak:
             )
             hostile.start()
             try:
-                await asyncio.gather(
-                    *(self._good(client, i) for i, client in enumerate(clients)),
-                    self._tell(base, budget),
-                    self._collect(here),
-                    watch_health(watch, self.until, 0.05, self.health, self.faults),
-                )
-                if self.args.minutes > 1:
-                    await self._end(watch, clients, hostile)
+                end = time.monotonic() + 60 * self.args.minutes
+                while (left := end - time.monotonic()) > 1:
+                    await self._part(clients, watch, here, min(left, 60 * self.args.every))
+                    os.kill(hostile.pid or 0, signal.SIGSTOP)
+                    await self._idle(watch)
+                    self.controls.append(await self._control(clients))
+                    self._compare()
+                    os.kill(hostile.pid or 0, signal.SIGCONT)
+                await asyncio.sleep(3)
                 await self._stop()
+                self._tell_all()
             finally:
                 hostile.kill()
 
@@ -126,17 +132,29 @@ class Soak:
     def _all(self) -> range:
         return range(self.args.good)
 
-    def _begin(self, seconds: float) -> None:
-        for found in (self.seen, self.waits, self.gaps):
-            found.clear()
-        self.start = time.monotonic()
-        self.until = self.start + seconds
-
-    async def _together(self, clients: list[httpx.AsyncClient]) -> float:
-        """Return the median seconds of honest requests without hostile ones."""
-        self._begin(self.args.together)
+    async def _control(self, clients: list[httpx.AsyncClient]) -> list[float]:
+        """Return the seconds of honest requests without hostile ones."""
+        self.waits = []
+        self.until = time.monotonic() + self.args.control
         await asyncio.gather(*(self._good(client, i) for i, client in enumerate(clients)))
-        return median(self.waits)
+        return self.waits
+
+    async def _part(
+        self,
+        clients: list[httpx.AsyncClient],
+        watch: httpx.AsyncClient,
+        results: Connection,
+        seconds: float,
+    ) -> None:
+        self.waits = []
+        self.until = time.monotonic() + seconds
+        await asyncio.gather(
+            *(self._good(client, i) for i, client in enumerate(clients)),
+            self._collect(results),
+            self._measure(),
+            watch_health(watch, self.until, 0.05, self.health, self.faults),
+        )
+        self.parts.append(self.waits)
 
     async def _good(self, client: httpx.AsyncClient, i: int) -> None:
         while time.monotonic() < self.until:
@@ -163,31 +181,64 @@ class Soak:
                 if saw in MAY_NOT:
                     self.faults.append(f"{self._minute()}: {saw}; the request: {request}")
 
-    async def _tell(self, base: float, budget: float) -> None:
-        n_before = 0
+    async def _measure(self) -> None:
+        """Watch the memory."""
         while time.monotonic() < self.until:
-            await asyncio.sleep(min(60, max(self.until - time.monotonic(), 0.1)))
             self.peak = max(self.peak, self._memory())
-            if self.peak > budget:
-                self.faults.append(f"{self._minute()}: {self.peak:.0f} MiB, not {budget:.0f}")
-            seen = ", ".join(f"{what} {n}" for what, n in self.seen.most_common())
-            has = f"{self.server.num_threads()} threads, {self.server.num_fds()} files"
-            print(f"{self._minute()}: {self.peak:.0f} MiB, {has}; {seen}; ", end="")
-            print(f"faults {len(self.faults)}")
-            multiples = [seconds / base for seconds in self.waits]
-            late = [x for x in multiples[n_before:] if x > self.args.most]
-            n_before = len(multiples)
-            if late:
-                late.sort()
-                what = f"{len(late)} honest requests took more than {self.args.most} times as long"
-                self.faults.append(f"{self._minute()}: {what}, at most {late[-1]:.1f}")
-            shown = (("/health", self.health, "s"), ("a token", self.gaps, "s"))
-            for what, found, unit in (*shown, ("a response", multiples, "times the median")):
-                if found:
-                    p99 = sorted(found)[int(0.99 * len(found))]
-                    times = f"median {median(found):.3f}, p99 {p99:.3f}, at most {max(found):.3f}"
-                    print(f"    {what}: {times} {unit}")
-            sys.stdout.flush()
+            if self.peak > self.budget:
+                self.faults.append(f"{self._minute()}: {self.peak:.0f} MiB, not {self.budget:.0f}")
+            await asyncio.sleep(min(2, max(self.until - time.monotonic(), 0.1)))
+
+    async def _idle(self, watch: httpx.AsyncClient) -> None:
+        """Check that no slot is busy while the hostile clients pause."""
+        until = time.monotonic() + float(LONGEST) + 5
+        while busy := [s["id"] for s in (await watch.get("/slots")).json() if s["is_processing"]]:
+            if time.monotonic() > until:
+                self.faults.append(f"{self._minute()}: slots {busy} are still busy")
+                break
+            await asyncio.sleep(0.2)
+
+    def _compare(self) -> None:
+        """Print the last part, as multiples of the median of the controls around it."""
+        base, waits = self._base(len(self.parts) - 1), self.parts[-1]
+        late = [seconds / base for seconds in waits if seconds > self.args.most * base]
+        if late:
+            what = f"{len(late)} of {len(waits)} honest requests took more than {self.args.most}"
+            self.faults.append(f"{self._minute()}: {what} times as long, at most {max(late):.1f}")
+        seen = ", ".join(f"{what} {n}" for what, n in self.seen.most_common())
+        has = f"{self.server.num_threads()} threads, {self.server.num_fds()} files"
+        print(
+            f"{self._minute()}: at most {self.peak:.0f} of {self.budget:.0f} MiB, {has}; ", end=""
+        )
+        print(f"{seen}; faults {len(self.faults)}")
+        print(f"    honest clients alone: median {base:.3f} s")
+        for what, found, unit in (
+            ("/health", self.health, "s"),
+            ("a token", self.gaps, "s"),
+            ("a response", [seconds / base for seconds in waits], "times the median"),
+            ("the same, without", [s / base for s in self.controls[-1]], "times the median"),
+        ):
+            print(f"    {what}: {_times(found)} {unit}")
+        self.gaps.clear()
+        self.health.clear()
+        sys.stdout.flush()
+
+    def _base(self, part: int) -> float:
+        """Return the median seconds without hostile clients before and after a part."""
+        return median([*self.controls[part], *self.controls[part + 1]])
+
+    def _tell_all(self) -> None:
+        parts = [s / self._base(i) for i, waits in enumerate(self.parts) for s in waits]
+        controls = [
+            s / self._base(min(max(i - side, 0), len(self.parts) - 1))
+            for i, waits in enumerate(self.controls)
+            for side in (0, 1)
+            for s in waits
+        ]
+        for what, found in (("with hostile clients", parts), ("without, twice each", controls)):
+            n = sum(x > self.args.most for x in found)
+            print(f"{what}: {_times(found)} times the median; {n} of {len(found)} took ", end="")
+            print(f"more than {self.args.most} times as long", flush=True)
 
     def _minute(self) -> str:
         return f"{(time.monotonic() - self.start) / 60:.1f} min"
@@ -199,24 +250,6 @@ class Soak:
             with suppress(psutil.NoSuchProcess):
                 found += process.memory_info().rss
         return found / 2**20
-
-    async def _end(
-        self,
-        watch: httpx.AsyncClient,
-        clients: list[httpx.AsyncClient],
-        hostile: multiprocessing.process.BaseProcess,
-    ) -> None:
-        """Check that no slot is busy when the hostile clients pause."""
-        os.kill(hostile.pid or 0, 19)  # SIGSTOP
-        await asyncio.sleep(float(LONGEST) + 5)
-        busy = [s["id"] for s in (await watch.get("/slots")).json() if s["is_processing"]]
-        if busy:
-            self.faults.append(f"slots {busy} are still busy")
-        for i, client in enumerate(clients):
-            if (await _asked(client, i)).ids not in self.expected[i]:
-                self.faults.append("another response at the end")
-        os.kill(hostile.pid or 0, 18)  # SIGCONT
-        await asyncio.sleep(3)
 
     async def _stop(self) -> None:
         start = time.monotonic()
@@ -237,6 +270,15 @@ def _client(url: str, no: int) -> httpx.AsyncClient:
 
 async def _asked(client: httpx.AsyncClient, i: int) -> Answer:
     return await ask(client, range(300 + 50 * i, 340 + 50 * i), N_TOKENS)
+
+
+def _times(found: list[float]) -> str:
+    if not found:
+        return "none"
+    ordered = sorted(found)
+    shown = {"p99": 0.99, "p99.9": 0.999}
+    more = "".join(f", {name} {ordered[int(q * len(ordered))]:.3f}" for name, q in shown.items())
+    return f"median {median(found):.3f}{more}, at most {ordered[-1]:.3f}"
 
 
 async def _seconds(doing: Awaitable[object]) -> float:

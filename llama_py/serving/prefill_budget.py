@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 SECONDS = 1.0  # limit of a step's prompt time,
 TIMES = 4.0  # or this multiple of a step without prompts: large models need it
-SHARE = 0.5  # the only limit if other clients wait for tokens: a multiple of such a step
+SHARE = 0.5  # the only limit if another client waits for tokens: a multiple of such a step
+LEAST_SHARE = 0.125  # the same with many clients: each has an equal part of the time
 FIRST = 64  # tokens in the first step, before any measurement
 LEAST = 16
 WEIGHT = 0.2  # weight of a slower step in the mean; a faster step replaces the mean
@@ -28,32 +29,59 @@ class PrefillBudget:
         self.n_batch, self.n_ubatch, self.fixed = n_batch, n_ubatch, fixed
         self._answers = 0.0  # seconds of a step without prompts
         self._token = 0.0  # seconds per prompt token
+        self._share = 0.0  # of the next step; 0: prompts and responses are of one client
+        self._debts: dict[str, float] = {}  # seconds beyond a client's share
 
-    def piece(self, n_answers: int, several: bool = False) -> int:
+    def piece(self, n_answers: int, n_clients: int = 1) -> int:
         """Return the prompt tokens of the next step; a ubatch or more if no response is active.
 
-        several  the prompts and the responses are of several clients
+        n_clients  number of clients of the prompts and the responses
         """
+        several = n_answers > 0 and n_clients > 1
+        self._share = max(min(SHARE, 1 / max(n_clients - 1, 1)), LEAST_SHARE) if several else 0
+        if not several:
+            self._debts.clear()
         least = LEAST if n_answers else self.n_ubatch
         if self.fixed is not None:
             return self.fixed if n_answers else least
         if not self._token:
             return max(FIRST, least)
         most = max(SECONDS, TIMES * self._answers)
-        if several and n_answers:
-            most = SHARE * self._answers
+        if several:
+            most = self._share * self._answers
         n = min(int(1.25 * most / self._token), self.n_batch)
         if n >= self.n_ubatch:
             return n - n % self.n_ubatch
         return max(2 ** (n.bit_length() - 1) if n else 0, least)
 
-    def saw(self, n_prompt: int, n_answers: int, seconds: float) -> None:
+    def owes(self, client: str) -> bool:
+        """Return True if this client's prompts took more than their share of the last steps.
+
+        A piece has a minimum size, which may take longer than a step's share: further pieces then
+        wait until responses have had their part."""
+        return client in self._debts
+
+    def saw(
+        self, n_prompt: int, n_answers: int, seconds: float, by: Mapping[str, int] | None = None
+    ) -> None:
         """Update the measured times by a step. A small number of prompt tokens is ignored, as each
-        takes longer."""
+        takes longer.
+
+        by  prompt tokens by client
+        """
+        if self._share:
+            self._charge(by or {}, n_prompt, seconds, self._answers if n_answers else 0.0)
         if n_prompt >= LEAST:
             self._token = _least(self._token, seconds / (n_prompt + n_answers))
         elif not n_prompt:
             self._answers = _least(self._answers, seconds)
+
+    def _charge(self, by: Mapping[str, int], n_prompt: int, seconds: float, answers: float) -> None:
+        for client, n in by.items():
+            extra = max(seconds - answers, 0) * n / n_prompt
+            self._debts[client] = self._debts.get(client, 0) + extra
+        paid = self._share * answers
+        self._debts = {who: left for who, debt in self._debts.items() if (left := debt - paid) > 0}
 
 
 def _least(mean: float, newest: float) -> float:

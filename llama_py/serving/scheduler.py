@@ -280,7 +280,7 @@ class Scheduler:
         n_answers = sum(not job.reads for _, job in self.busy)
         if not n_answers:
             return self.ctx.cparams.n_batch
-        return self._pace.piece(n_answers, n_clients(self.busy) > 1)
+        return self._pace.piece(n_answers, n_clients(self.busy))
 
     def _score(self) -> None:
         """Process a part of a prompt with all its logits, for the first job that needs them."""
@@ -335,7 +335,11 @@ class Scheduler:
             self._failed(busy, e)
         else:
             end = clock()
-            self._pace.saw(sum(pieces.values()), len(busy) - len(pieces), end - start)
+            by = Counter[str]()
+            for slot, job in busy:
+                by[job.request.client] += pieces.get(slot.id, 0)
+            n_prompt = sum(pieces.values())
+            self._pace.saw(n_prompt, len(busy) - len(pieces), end - start, +by)
             for slot, job in busy:
                 job.alone = False
                 self.look(slot)

@@ -40,7 +40,7 @@ class StepBatches:
         n_answers, budget = self._budget(busy)
         if budget >= self.pace.n_ubatch:  # whole ubatches, with responses and prompts
             budget = max(budget - n_answers, 1)
-        pieces = _pieces(busy, 0, budget, shortest, n_answers > 0)
+        pieces = self._pieces(busy, 0, budget, shortest, n_answers > 0)
         group = [one for one in busy if not one[1].reads or pieces.get(one[0].id)]
         if group:  # empty if all jobs wait for images
             yield group, pieces
@@ -48,7 +48,7 @@ class StepBatches:
     def _apart(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
         """Yield prompts separately, except their last tokens, which join the responses' batch: its
         graph is then the same with and without prompts."""
-        pieces = _pieces(busy, 1, self._budget(busy)[1], shortest, True)
+        pieces = self._pieces(busy, 1, self._budget(busy)[1], shortest, True)
         for slot, job in sorted(busy, key=lambda one: one[1].id):
             end, before = job.reads - pieces.get(slot.id, 0), -1
             while slot.job is job and end < job.reads != before:
@@ -61,17 +61,17 @@ class StepBatches:
     def _budget(self, busy: Sequence[Busy]) -> tuple[int, int]:
         """Return the numbers of responses and of prompt tokens in their batch."""
         n_answers = sum(not job.reads for _, job in busy)
-        return n_answers, self.pace.piece(n_answers, n_clients(busy) > 1)
+        return n_answers, self.pace.piece(n_answers, n_clients(busy))
 
-
-def _pieces(
-    busy: Sequence[Busy], n_kept: int, budget: int, shortest: bool, whole: bool
-) -> dict[int, int]:
-    """Return how many tokens of each prompt to process, by slot, leaving n_kept at its end."""
-    prompts = {
-        slot.id: n
-        for slot, job in sorted(busy, key=lambda one: one[1].id)
-        if job.reads and (n := min(job.n_ahead, job.reads - n_kept))
-    }
-    found = shares(budget, [*prompts.values()], shortest, whole)
-    return {id: n for id, n in zip(prompts, found, strict=True) if n}
+    def _pieces(
+        self, busy: Sequence[Busy], n_kept: int, budget: int, shortest: bool, whole: bool
+    ) -> dict[int, int]:
+        """Return how many tokens of each prompt to process, by slot, leaving n_kept at its end."""
+        prompts = {
+            slot.id: n
+            for slot, job in sorted(busy, key=lambda one: one[1].id)
+            if job.reads and not self.pace.owes(job.request.client)
+            if (n := min(job.n_ahead, job.reads - n_kept))
+        }
+        found = shares(budget, [*prompts.values()], shortest, whole)
+        return {id: n for id, n in zip(prompts, found, strict=True) if n}

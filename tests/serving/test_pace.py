@@ -67,8 +67,29 @@ def test_prompts_of_other_clients_take_less_of_a_step() -> None:
     pace.saw(0, 4, 0.4)
     pace.saw(512, 4, 0.516)
     assert pace.piece(4) > 512
-    assert 0.5 * SHARE * 0.4 < pace.piece(4, several=True) * 0.001 <= 1.25 * SHARE * 0.4
-    assert pace.piece(0, several=True) == pace.piece(0)
+    assert 0.5 * SHARE * 0.4 < pace.piece(4, 2) * 0.001 <= 1.25 * SHARE * 0.4
+    assert 0.125 * 0.4 < pace.piece(4, 5) * 0.001 <= 1.25 * 0.25 * 0.4
+    assert pace.piece(0, 2) == pace.piece(0)
+
+
+def test_a_piece_of_minimum_size_delays_the_next_of_its_client() -> None:
+    """Over many steps, prompts of one client take their share of the time, also of a model whose
+    smallest piece takes longer than a step."""
+    pace = PrefillBudget(2048, 512)
+    pace.saw(0, 4, 0.02)
+    pace.saw(512, 4, 2.0)
+    prompts = answers = 0.0
+    for _ in range(400):
+        n = pace.piece(4, 5) * (not pace.owes("a"))
+        assert not pace.owes("b")
+        seconds = 0.004 * n
+        pace.saw(n, 4, 0.02 + seconds, {"a": n} if n else {})
+        prompts, answers = prompts + seconds, answers + 0.02
+    assert 0.2 < prompts / answers <= 0.26
+    pace.saw(LEAST, 4, 1.0, {"a": LEAST})
+    assert pace.owes("a")
+    pace.piece(0, 5)  # no response waits
+    assert not pace.owes("a")
 
 
 def test_few_tokens_of_prompts_say_nothing() -> None:

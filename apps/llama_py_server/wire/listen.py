@@ -8,6 +8,7 @@ import logging
 import signal
 import socket
 import sys
+import time
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,7 +29,7 @@ log = logging.getLogger("llama_py")
 
 BACKLOG = 2048
 SWITCH = 0.0005  # seconds of Python code after which a thread yields to another
-CUT = 0.4  # seconds for sending responses that are cut
+CUT = 0.2  # seconds for sending responses that are cut
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -66,7 +67,6 @@ def serve(
         lifespan="on",
         server_header=False,
         backlog=BACKLOG,
-        timeout_graceful_shutdown=listen.timeout_stop + CUT,  # type: ignore[arg-type]
         timeout_keep_alive=listen.timeout_read,
         ssl_keyfile=listen.ssl_key_file or None,
         ssl_certfile=listen.ssl_cert_file or None,
@@ -116,6 +116,7 @@ class Server(uvicorn.Server):
 
     had_ctrl_c = False
     seconds = 0.0  # seconds until responses are cut
+    signaled = 0.0  # time of the signal, which uvicorn notices up to 0.1 s later
 
     def __init__(
         self,
@@ -129,13 +130,17 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.had_ctrl_c |= sig == signal.SIGINT
+        self.signaled = self.signaled or time.monotonic()
         super().handle_exit(sig, frame)
         if self.force_exit:
             self.hurry.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self.ending()
-        asyncio.get_running_loop().call_later(self.seconds, self.cut)
+        passed = time.monotonic() - self.signaled if self.signaled else 0.0
+        left = max(self.seconds - passed, 0.0)
+        self.config.timeout_graceful_shutdown = left + CUT  # type: ignore[assignment]
+        asyncio.get_running_loop().call_later(left, self.cut)
         await super().shutdown(sockets)
         if self.force_exit:  # `super().shutdown` then skips it
             await self.lifespan.shutdown()

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from typing import Any
 
 HUGE = 64 * 2**20  # bytes that are announced
@@ -119,6 +120,12 @@ LONG: dict[str, tuple[str, Callable[[], bytes]]] = {
     ),
     "regex": ("/completion", lambda: _asked(regex="(a|b)*c" * 20_000)),
 }
+
+
+@cache
+def _long(name: str) -> tuple[str, bytes]:
+    route, body = LONG[name]
+    return route, body()
 
 
 class Rude:
@@ -269,8 +276,7 @@ class Rude:
         return await self.long(self.draw.choice([*LONG]))
 
     async def long(self, name: str) -> str:
-        route, body = LONG[name]
-        return await self._answered(route, body())
+        return await self._answered(*_long(name))
 
     async def other_page(self) -> str:
         """Send a request with the headers of another site's page."""
