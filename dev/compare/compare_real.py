@@ -278,8 +278,8 @@ def imatrix_error(ours: Path, theirs: Path) -> str:
 
 HEAD = """# Real models
 
-Made by `python -m dev.compare.compare_real`: published model files, run here and by llama.cpp's own
-programs.
+Published model files, run by llama-py and by llama.cpp's programs
+(`python -m dev.compare.compare_real`).
 
 * **tokens**: paragraphs of a text that give the same tokens
 * **chat prompt**: a conversation rendered by the file's template

@@ -3,7 +3,7 @@
     python -m dev.compare.compare_speed -m model.gguf --peer-python /path/to/venv/bin/python -t 1,2
     python -m dev.compare.compare_speed -m model.gguf --ik /path/to/ik_llama.cpp --matrix \\
         --json runs.jsonl --budget 30
-    python -m dev.compare.compare_speed --table runs.jsonl --write docs/benchmarks-archive.md
+    python -m dev.compare.compare_speed --table runs.jsonl --write docs/benchmarks.md
 
 The peer's Python has llama-cpp-python. llama.cpp runs twice, with and without repacked weights, and
 so does ik_llama.cpp; the best of all peers counts. Runs alternate, so that a slow moment of the

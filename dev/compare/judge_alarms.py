@@ -29,8 +29,9 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 FAR = 131_072
 HEAD = """# False alarms and planted faults
 
-`--check ref` and [`llama-py-graph diff --against ref`](diff.md) share one judge
-(`ggml_py/inspection/judge.py`). Written by `python -m dev.compare.judge_alarms`.
+Reliability of `--check ref` and [`llama-py-graph diff --against ref`](diff.md): they must report
+each planted fault and no correct node. Both use `ggml_py/inspection/judge.py`
+(`python -m dev.compare.judge_alarms`).
 
 ## False alarms
 

@@ -37,9 +37,10 @@ BOUNDS = {"f32": 3e-6, "q8": 2e-3, "q4": 2e-3, "fed": 1e-9, "kept": 1e-9, "openc
 
 HEAD = """# Conformance of architectures
 
-Each architecture compared with llama.cpp (llama-cpp-python 0.3.36) in one process, and with itself
-for other splits of the batch. `python -m dev.compare.judge_architectures` uses
-[tiny models](../llama_py/models/README.md) and shows the worst of each architecture.
+llama-py's results for each architecture, compared with llama.cpp's (llama-cpp-python 0.3.36, in one
+process), and with its own for other splits of the batch. The table shows the worst of each
+architecture's [tiny models](../llama_py/models/README.md)
+(`python -m dev.compare.judge_architectures`).
 
 * **nodes**: runs whose node lists are llama.cpp's, name for name, shape for shape, of all: a prompt
   and a token, with flash attention and without, several sequences, and other features of the model

@@ -32,9 +32,9 @@ SECONDS = 300
 BOUND = 1e-5
 HEAD = """# llama.cpp's test models
 
-Made by `python -m dev.compare.judge_fixture DIR`: each file that
-`test-llama-archs -s 1234 -o DIR` of llama.cpp (llama-cpp-python 0.3.36) writes, loaded without
-options by both engines in one process.
+Nodes and logits of the model files that llama.cpp's test `test-llama-archs` writes, compared with
+llama.cpp in one process (llama-cpp-python 0.3.36; `test-llama-archs -s 1234 -o DIR`, then
+`python -m dev.compare.judge_fixture DIR`).
 
 * **nodes**: number of nodes of a prompt of 40 tokens and one more token. Names, shapes, strides,
   parameters and sources of all of them are llama.cpp's, with flash attention and without

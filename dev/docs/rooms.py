@@ -12,13 +12,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-HEAD = """# Rooms
+HEAD = """# Code layout
 
-Find the folder or module for each part of the code. A room is a folder of a package, or one of its
-few modules outside of folders. It imports only rooms above it in its table; rooms of `llama_py` may
-also import `ggml_py`. The import contracts in `pyproject.toml` enforce this, and
-`python -m dev.docs.rooms` generates this page from them. A module that has moved into a room keeps
-its former path for one release, with a warning.
+Folders and modules of `ggml_py` and `llama_py`, and their contents. Each row imports only from rows
+above it; `llama_py` may also import `ggml_py`. The import contracts in `pyproject.toml` enforce
+this, and `python -m dev.docs.rooms` generates this page from the contracts. A module that has moved
+into a folder keeps its former path for one release, with a warning.
 """
 PACKAGES = {
     "ggml_py": """
@@ -33,7 +32,7 @@ Each folder is a step from a file to text. `model.py` is the user interface.
 """,
 }
 TABLE = """
-| room | content |
+| folder or module | content |
 |---|---|
 """
 

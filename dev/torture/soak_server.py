@@ -11,9 +11,9 @@ memory, and times: of /health, between two tokens, and of a response as a multip
 without hostile clients.
 
 The exit code is 1 if an honest request fails, has another response, or takes more than --most times
-as long as that median; if the server ends, answers 5xx for a client's fault, or exceeds its memory
-budget; if a slot stays busy without clients, or if SIGTERM takes more than a second longer than
---timeout-stop. The last lines say how many requests took that long with and without hostile clients.
+that median; if the server ends, responds with 5xx to a client's fault, or exceeds its memory
+budget; if a slot remains busy without clients, or if SIGTERM takes more than a second longer than
+--timeout-stop. The last lines count the requests beyond --most with and without hostile clients.
 """
 
 from __future__ import annotations

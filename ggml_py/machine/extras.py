@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,8 @@ def install_hint(extra: str) -> str:
         extra: Key of `[project.optional-dependencies]`.
 
     Returns:
-        `pip install '.[extra]' in a checkout of llama-py`, with the source's path or URL instead
-        if the installer recorded one (`direct_url.json`, PEP 610).
+        `pip install ".[extra]" in a checkout of llama-py`, with the source's path or URL instead
+        if the installer recorded one (`direct_url.json`, PEP 610). In double quotes, for cmd.exe.
     """
     origin = _read_origin()
     url = str(origin.get("url", ""))
@@ -31,13 +30,13 @@ def install_hint(extra: str) -> str:
         path = _to_path(url)
         if path.exists():
             flag = "-e " if origin.get("dir_info", {}).get("editable") else ""
-            return f"pip install {flag}{shlex.quote(f'{path}[{extra}]')}"
+            return f'pip install {flag}"{path}[{extra}]"'
     elif url:
         vcs = origin.get("vcs_info", {})
         scheme = f"{vcs['vcs']}+" if "vcs" in vcs else ""
         commit = f"@{vcs['commit_id']}" if "commit_id" in vcs else ""
-        return f"pip install {shlex.quote(f'{DISTRIBUTION}[{extra}] @ {scheme}{url}{commit}')}"
-    return f"pip install '.[{extra}]' in a checkout of {NAME}"
+        return f'pip install "{DISTRIBUTION}[{extra}] @ {scheme}{url}{commit}"'
+    return f'pip install ".[{extra}]" in a checkout of {NAME}'
 
 
 def _read_origin() -> dict[str, Any]:

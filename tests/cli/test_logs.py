@@ -100,3 +100,9 @@ def test_texts_of_clients_make_no_lines(
     both = "".join(capsys.readouterr())
     assert both.count("forged") == 9 and "\nerror: forged" not in both
     assert {c for c in both if not c.isprintable()} <= {"\n", "\t"}
+
+
+def test_a_dimmed_line_is_dim_and_its_text_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.set_up(CommonParams())
+    logs.tell(f"{logs.DIM}(a\x1b[2Jb){logs.PLAIN}")
+    assert capsys.readouterr().err == f"{logs.DIM}(a\\x1b[2Jb){logs.PLAIN}\n"

@@ -36,19 +36,19 @@ def install(folder: Path, record: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "record, command",
     [
-        (None, "pip install '.[server]' in a checkout of llama-py"),
-        ([1], "pip install '.[server]' in a checkout of llama-py"),
+        (None, 'pip install ".[server]" in a checkout of llama-py'),
+        ([1], 'pip install ".[server]" in a checkout of llama-py'),
         (
             {"url": "file:///nowhere", "dir_info": {}},
-            "pip install '.[server]' in a checkout of llama-py",
+            'pip install ".[server]" in a checkout of llama-py',
         ),
         (
             {"url": "https://host/x.git", "vcs_info": {"vcs": "git", "commit_id": SHA}},
-            f"pip install 'llama-py-numba[server] @ git+https://host/x.git@{SHA}'",
+            f'pip install "llama-py-numba[server] @ git+https://host/x.git@{SHA}"',
         ),
         (
             {"url": "https://host/x.whl", "archive_info": {}},
-            "pip install 'llama-py-numba[server] @ https://host/x.whl'",
+            'pip install "llama-py-numba[server] @ https://host/x.whl"',
         ),
     ],
 )
@@ -68,7 +68,7 @@ def test_command_names_the_checkout(
     record = {"url": checkout.as_uri(), "dir_info": {"editable": True} if editable else {}}
     install(tmp_path, record, monkeypatch)
     flag = "-e " if editable else ""
-    assert install_hint("server") == f"pip install {flag}'{checkout}[server]'"
+    assert install_hint("server") == f'pip install {flag}"{checkout}[server]"'
 
 
 def test_no_text_names_a_package_of_an_index() -> None:

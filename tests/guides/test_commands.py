@@ -19,7 +19,7 @@ import pytest
 from tests.support.commands import DEMO, ROOT, SCRIPTS, clean_environment, run, tiny_model
 from tests.support.limits import SECONDS
 
-LIMIT = 101  # entries of not_run.txt
+LIMIT = 88  # entries of not_run.txt
 GENERATED = {"options.md", "llama-completion.md", "architectures.md", "ops.md"}
 PAGES = [
     ROOT / "README.md",
@@ -131,6 +131,8 @@ def _run(command: Command, folder: Path) -> subprocess.CompletedProcess[str]:
         "LLAMA_PY_MODELS": str(folder),
         "HF_HUB_OFFLINE": "1",
     }
+    if "python -m dev." in command.text:
+        env["PYTHONPATH"] = str(ROOT)
     words = ["bash", "-euc", "set -o pipefail; " + command.text]
     if command.script:
         start = "" if "import " in command.script else "import llama_py; model = llama_py.load()\n"

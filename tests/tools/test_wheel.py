@@ -1,4 +1,4 @@
-"""What the wheel has: the shipped packages and their data, nothing of developers or of tests."""
+"""Contents of the wheel and of the sdist: shipped packages and data, no developers' files."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path, PurePath
 
 import pytest
 from setuptools import Distribution
+from setuptools.command.egg_info import FileList, manifest_maker
 
 from tests.support.commands import ROOT
 
@@ -13,16 +14,24 @@ PACKAGES = {
     "ggml_cpu", "ggml_mpi", "ggml_opencl", "ggml_py", "ggml_ref", "llama_py", "llama_py_server",
     "llama_py_tools",
 }  # fmt: skip
+OF_PROJECT = (
+    "CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "SECURITY.md", "pyproject.toml"
+)  # fmt: skip
 DATA = {".cl", ".css", ".gguf", ".html", ".js", ".md", ".txt", ".typed"}
 
 
 @pytest.fixture
-def files(monkeypatch: pytest.MonkeyPatch) -> dict[PurePath, Path]:
-    """Paths in the wheel, each with the file that setuptools copies there."""
+def distribution(monkeypatch: pytest.MonkeyPatch) -> Distribution:
     monkeypatch.chdir(ROOT)
-    distribution = Distribution({"script_name": "setup.py"})
-    distribution.parse_config_files(["pyproject.toml"])
-    distribution.include_package_data = False  # there is no MANIFEST.in, and its search writes
+    found = Distribution({"script_name": "setup.py"})
+    found.parse_config_files(["pyproject.toml"])
+    found.include_package_data = False  # its search for files writes
+    return found
+
+
+@pytest.fixture
+def files(distribution: Distribution) -> dict[PurePath, Path]:
+    """Paths in the wheel, each with the file that setuptools copies there."""
     build = distribution.get_command_obj("build_py")
     build.ensure_finalized()
     found = {}
@@ -53,3 +62,19 @@ def test_data_of_the_wheel(files: dict[PurePath, Path]) -> None:
     assert {PurePath("llama_py/data/demo.gguf")} == {p for p in data if p.suffix == ".gguf"}
     typed = {path.parts[0] for path in data if path.name == "py.typed"}
     assert typed == {"ggml_py", "llama_py"}
+
+
+def test_the_sdist_has_the_files_of_the_wheel(
+    distribution: Distribution, files: dict[PurePath, Path]
+) -> None:
+    """The files that the wheel needs, each class of them, and the project's; no others."""
+    maker = manifest_maker(distribution)
+    maker.filelist, maker.manifest = FileList(), "SOURCES.txt"  # not written
+    maker.add_defaults()
+    maker.read_template()
+    maker.add_license_files()
+    found = {Path(name) for name in maker.filelist.files if ".egg-info" not in name}
+    expected = {source.relative_to(ROOT) for source in files.values()}
+    assert found == expected | {Path(name) for name in OF_PROJECT}
+    assert {path.suffix for path in found} == DATA | {"", ".in", ".py", ".toml"}
+    assert not {path.parts[0] for path in found} & {"dev", "docs", "examples", "findings", "tests"}

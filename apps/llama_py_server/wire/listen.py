@@ -8,8 +8,8 @@ import logging
 import signal
 import socket
 import sys
-import time
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType

@@ -22,6 +22,7 @@ log = logging.getLogger("llama_py")
 
 NONE: Mapping[str, str] = MappingProxyType({})
 TOLD = 100  # level of messages that a command always prints
+DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 # The lowest level to show, by --log-verbosity; higher values show everything.
 LEVELS = (logging.ERROR, logging.ERROR, logging.WARNING, logging.INFO)
 _NAMES = {TOLD: "none", logging.WARNING: "warn"}  # level names in JSON
@@ -153,7 +154,12 @@ class _Flagged(logging.Formatter):
         self.flags = flags
 
     def text(self, record: logging.LogRecord) -> str:
-        text = super().format(record).translate(_CONTROL)
+        text = super().format(record)
+        dim = record.levelno == TOLD and text.startswith(DIM) and text.endswith(PLAIN)
+        text = text[len(DIM) : -len(PLAIN)] if dim else text
+        text = text.translate(_CONTROL)
+        if dim:
+            return f"{DIM}{text}{PLAIN}"
         if record.levelno != TOLD:
             text = text.replace("\n", "\n  ")  # a separate line would look like a record
         problem = logging.WARNING <= record.levelno < TOLD  # TOLD messages may be user text

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from llama_py_tools.command.logs import DIM, PLAIN
+
 if TYPE_CHECKING:
     from llama_py import Piece
 
-DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 MARKS = ("[Start thinking]\n", "\n[End thinking]\n\n")  # llama-cli's
 
 

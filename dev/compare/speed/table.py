@@ -124,7 +124,7 @@ def renewed(text: str, records: Sequence[Record], plot: str = "") -> str:
     if not end:
         return page(records, plot)
     if mark == OVERVIEW:
-        lines = ["", *overview(records), *_picture(plot)]
+        lines = ["", *overview(records), "", *rates(records), *_picture(plot)]
     else:
         lines = section(records, plot)
     return "\n".join([before + begin, *lines, "", end + after])
@@ -175,6 +175,34 @@ def overview(records: Sequence[Record]) -> list[str]:
         cells = (", ".join(_ratio(found.get((model, test, n))) for n in threads) for test in tests)
         lines.append(f"| {model.removesuffix('.gguf')} | {' | '.join(cells)} |")
     return lines
+
+
+def rates(records: Sequence[Record]) -> list[str]:
+    """Return our tokens/s and the best peer's with the most threads, one line per model."""
+    threads = max(r.threads for r in records)
+    own = [r for r in records if r.test.is_rate and r.ratio and r.threads == threads]
+    models = list(dict.fromkeys(r.model for r in own))
+    found = {(r.model, r.test): r for r in own}
+    having = {t: {model for model, test in found if test == t} for _, t in found}
+    tests = [test for test, those in having.items() if 2 * len(those) > len(models)]
+    lines = [
+        f"Tokens/s with {threads} threads, in brackets the best engine's.",
+        "",
+        f"| model | {' | '.join(test.label for test in tests)} |",
+        f"|---|{'---:|' * len(tests)}",
+    ]
+    for model in models:
+        cells = (_rate(found.get((model, test))) for test in tests)
+        lines.append(f"| {model.removesuffix('.gguf')} | {' | '.join(cells)} |")
+    return lines
+
+
+def _rate(r: Record | None) -> str:
+    value = r and r.value(OURS)
+    if r is None or value is None or r.ratio is None:
+        return "-"
+    digits = 0 if value >= 100 else 1
+    return f"{value:.{digits}f} ({value / r.ratio:.{digits}f})"
 
 
 def _ratio(ratio: float | None) -> str:
