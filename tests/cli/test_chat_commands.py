@@ -248,7 +248,7 @@ HOSTILE: list[tuple[Any, str]] = [
     ({**GOOD, "messages": [{**HELLO, "content": "\ud800"}]}, "message 0 must have string content"),
     ({**GOOD, "messages": [HELLO, {**HELLO, "role": "system"}]}, "message 1 has role 'system'"),
     ({**GOOD, "messages": [{**HELLO, "role": ["user"]}]}, "message 0 has role ['user']"),
-    ({**GOOD, "settings": []}, "settings must be names and values"),
+    ({**GOOD, "settings": []}, "settings must be an object of names and values"),
     ({**GOOD, "settings": {"sampler": 1}}, "unknown setting 'sampler'"),
     ({**GOOD, "settings": {"temp": "hot"}}, "temp must be a finite number, got 'hot'"),
     ({**GOOD, "settings": {"top_p": math.inf}}, "Infinity is not a number"),
@@ -296,7 +296,7 @@ def test_too_large_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ModelError, match="must have at most"):
         saved.load(file)
     kept = file.read_bytes()
-    with pytest.raises(ModelError, match="it is not saved"):  # as it could not be read again
+    with pytest.raises(ModelError, match="so it is not saved"):  # as it could not be read again
         saved.save(file, "m", [HELLO], {})
     assert file.read_bytes() == kept
 

@@ -78,8 +78,8 @@ def test_every_tensor_has_a_place_and_a_reason(
     assert [d["name"] for d in found["devices"]] == ["opencl0", "opencl1", "cpu"]
     assert found["layers"] == ["cpu"] * 2 + ["opencl0"] * 5 + ["opencl1"] * 4
     why = {w["name"]: (w["device"], w["why"]) for w in found["weights"]}
-    assert why["blk.1.attn_q.weight"] == ("cpu", "-ngl keeps layers 0-1 here")
-    assert why["blk.6.attn_q.weight"] == ("opencl0", "layers 2-6 are here (-ngl, -ts)")
+    assert why["blk.1.attn_q.weight"] == ("cpu", "-ngl leaves layers 0-1 on the host")
+    assert why["blk.6.attn_q.weight"] == ("opencl0", "layers 2-6 are on this device (-ngl, -ts)")
     assert why["blk.9.ffn_up_exps.weight"] == ("cpu", "-ot ffn_up_exps")
     assert why["blk.4.ffn_down_exps.weight"] == ("cpu", "-ncmoe")
     assert why["blk.5.ffn_down_exps.weight"][0] == "opencl0"

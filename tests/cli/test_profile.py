@@ -152,7 +152,7 @@ def test_rates_and_limits(model: str, capsys: pytest.CaptureFixture[str]) -> Non
     """A product's flops and bytes, once for each node; what a device can do is measured."""
     assert profile(model, "--by", "op", "--limits") == 0
     out = capsys.readouterr().out
-    assert re.search(r"^  cpu can do [\d.]+ GB/s, \d+ GFLOP/s$", out, re.M)
+    assert re.search(r"^  limits of cpu: [\d.]+ GB/s, \d+ GFLOP/s$", out, re.M)
     (product,) = (line for line in out.splitlines() if line.startswith("  MUL_MAT f32 "))
     assert re.search(r" +[\d.]+ +[\d.]+ +\d+%$", product), product
     assert profile(model, "--json") == 0

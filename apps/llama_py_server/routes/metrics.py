@@ -74,10 +74,10 @@ COUNTERS = (
     ),
     Shown(
         "texts_read_total",
-        "Number of texts read for embeddings and ranks",
+        "Number of texts processed for embeddings and reranking",
         lambda now: now.total.n_texts,
     ),
-    Shown("states_evicted_total", "Kept states that had to go", lambda now: now.n_evicted),
+    Shown("states_evicted_total", "Number of checkpoints evicted", lambda now: now.n_evicted),
 )
 
 GAUGES = (
@@ -88,8 +88,8 @@ GAUGES = (
         "Average number of busy slots per step",
         lambda now: now.total.n_busy / max(now.total.n_steps, 1),
     ),
-    Shown("kv_cells", "Tokens in the memory, of all sequences", lambda now: now.n_cells),
-    Shown("state_bytes", "Bytes of kept states in host memory", lambda now: now.state_bytes),
+    Shown("kv_cells", "Tokens in the KV cache, of all sequences", lambda now: now.n_cells),
+    Shown("state_bytes", "Bytes of checkpoints in host memory", lambda now: now.state_bytes),
 )
 
 
@@ -120,8 +120,8 @@ async def get(request: Request, pool: ModelPool) -> Response:
     ]
     clients = [c for c in request.app.state.clients.values() if c.name.startswith("key ")]
     for name, help in (
-        ("requests", "Requests of each key"),
-        ("tokens", "Tokens of prompts and answers of each key"),
+        ("requests", "Requests per API key or address"),
+        ("tokens", "Prompt and generated tokens per API key or address"),
     ):
         full = f"llamacpp:client_{name}_total"
         lines += [f"# HELP {full} {help}", f"# TYPE {full} counter"] if clients else []

@@ -98,7 +98,7 @@ class LoopErrors:
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if isinstance(error, MemoryError):
-            self._tell("connections are closed: not enough memory to read their requests")
+            self._tell("connections are closed: too little memory to read their requests")
         elif str(context.get("message", "")).startswith("socket.accept()"):
             self._tell(f"no connection can be accepted: {error}")
         else:

@@ -84,7 +84,7 @@ class BodyLimit:
             try:
                 message = await asyncio.wait_for(receive(), max(until - loop.time(), 0))
             except asyncio.TimeoutError:
-                why = f"the request was not complete after {self.seconds} seconds"
+                why = f"the request was not complete after {self.seconds} seconds (--timeout-read)"
                 raise HTTPError("request_too_large", why) from None
             came = len(message.get("body", b""))
             n += came
@@ -95,7 +95,7 @@ class BodyLimit:
             if n > most:
                 raise _too_large(most)
             if self.n_bytes > self.together < client.n_bytes * self.n_clients:
-                why = f"all requests have more than {self.together} bytes; come again later"
+                why = f"all requests have more than {self.together} bytes; try again later"
                 raise HTTPError("unavailable_error", f"{why} (--max-bodies allows more)")
             return message
 

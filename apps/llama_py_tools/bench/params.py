@@ -32,7 +32,7 @@ def _range(part: str) -> Iterator[int]:
         yield n
         following = n * step if found[3] == "*" else n + step
         if following <= n:
-            raise ValueError(f"range {part!r} must increase")
+            raise ValueError(f"range {part!r} has no end; use a step above 0 or a factor above 1")
         n = following
 
 

@@ -26,7 +26,7 @@ def span(text: str) -> frozenset[int]:
     """Parse a range: `2-5` is CPUs 2 to 5; `-5` is 0-5, `2-` all from 2 on."""
     first, dash, last = text.partition("-")
     if not dash:
-        raise ValueError(f"expected CPUs LO-HI, got {text!r}")
+        raise ValueError(f"expected a range of CPUs such as 0-7, got {text!r}")
     end = integer(last) if last else (os.cpu_count() or 1) - 1
     return frozenset(range(integer(first or "0"), end + 1))
 

@@ -50,7 +50,7 @@ def supervised(hosts: Hosts, launch: Callable[[Hosts], list[str]]) -> int:
         if len(starts) > MOST and starts[-1] - starts[0] < WITHIN:
             _say(
                 f"error: ranks were lost {MOST + 1} times within {WITHIN / 60:g} minutes, so the "
-                "server is not restarted"
+                "server is not restarted; check these machines and their network"
             )
             return code or 1
         hosts, n = left(hosts, *run.lost), n + 1

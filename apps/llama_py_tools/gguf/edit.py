@@ -31,7 +31,7 @@ def change(
         stored = file.metadata.stored
         for key in remove:
             if stored.pop(key, None) is None:
-                raise GGUFError(f"{path}: unknown key {key!r}; `show` lists the keys")
+                raise GGUFError(f"{path}: unknown key {key!r}; llama-py-gguf show lists the keys")
         for text in changes:
             key, kind, value = parsed(text, file.metadata)
             stored[key] = encode(kind, value)
@@ -43,7 +43,8 @@ def parsed(text: str, metadata: Metadata) -> tuple[str, str, Any]:
     found = _CHANGE.fullmatch(text)
     if found is None:
         raise GGUFError(
-            f"{text!r} is not a change; use, for example, general.name=text or x.y:u32=7"
+            f"{text!r} is not a change; use KEY=VALUE or KEY:TYPE=VALUE, such as "
+            "general.name=text or x.y:u32=7"
         )
     key, kind, value = found[1], found[2] or "", found[3]
     if not kind:

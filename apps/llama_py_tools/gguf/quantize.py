@@ -134,7 +134,10 @@ def lines(work: Sequence[TensorJob], imatrix: Imatrix | None) -> Iterator[str]:
     yield from summary(work)
     wanting = [job for job in work if job.wants_imatrix]
     if wanting and imatrix is None:
-        yield f"{len(wanting)} tensors need an importance matrix; the first is {wanting[0].name}"
+        yield (
+            f"{len(wanting)} tensors need an importance matrix; the first is {wanting[0].name}; "
+            "set --imatrix FILE"
+        )
 
 
 def summary(work: Sequence[TensorJob]) -> Iterator[str]:
@@ -149,4 +152,7 @@ def summary(work: Sequence[TensorJob]) -> Iterator[str]:
     yield "types: " + ", ".join(f"{n} {name}" for name, n in counts.most_common())
     fell_back = sum(job.fell_back for job in work)
     if fell_back:
-        yield f"{fell_back} of {len(work)} tensors have row lengths that do not fit their type"
+        yield (
+            f"{fell_back} of {len(work)} tensors have row lengths that do not fit the chosen type, "
+            "so they have a similar type"
+        )

@@ -37,8 +37,10 @@ def get(path: str, key: str, as_json: bool) -> None:
     with GGUFFile.open(path) as file:
         if key not in file.metadata:
             similar = get_close_matches(key, file.metadata, 4, 0.5)
-            known = f"similar: {', '.join(similar)}" if similar else "`show` lists the keys"
-            raise GGUFError(f"{path}: unknown key {key!r}; {known}")
+            hint = "llama-py-gguf show lists the keys"
+            if similar:
+                hint = f"similar: {', '.join(similar)}"
+            raise GGUFError(f"{path}: unknown key {key!r}; {hint}")
         value = plain(file.metadata[key])
     text = json.dumps(value) if as_json or not isinstance(value, str) else value
     session.write(text + "\n")

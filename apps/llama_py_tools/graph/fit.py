@@ -139,8 +139,8 @@ class _FitText:
         yield from columns(self._rows(), (0, 1, 2))
         absent = [d.name for d in ctx.devices if d.description == "not on this machine"]
         if absent:
-            yield f"  ({', '.join(absent)}: not on this machine; a buffer is taken to have a"
-            yield "  quarter of the memory at most, as OpenCL promises)"
+            yield f"  ({', '.join(absent)}: not on this machine; assumed buffer limit: a"
+            yield "  quarter of the memory, the minimum in OpenCL)"
         if not self.found.fits:
             return
         if self.n_seqs == 1:  # parallel sequences are only available in Python
@@ -179,7 +179,7 @@ class _FitText:
         return [(d, use[d.name]) for d in self.ctx.devices]
 
     def _experts(self, i: int) -> list[int]:
-        """Return the layers whose experts are on a device."""
+        """Return the layers with experts on a device."""
         if not self.answer.n_moe:
             return []
         host = len(self.ctx.devices) - 1
@@ -196,7 +196,7 @@ class _FitText:
         }
         lacking = ", ".join(f"{mib(n)} on {name}" for name, n in least.items())
         small = [
-            f"{d.name} has buffers of {mib(d.largest)} at most, and one of {mib(d.asked)} is needed"
+            f"{d.name} supports buffers of at most {mib(d.largest)}, but one needs {mib(d.asked)}"
             for d in self.devices
             if d.largest is not None and d.asked > d.largest
         ]

@@ -127,9 +127,11 @@ def _reason(cause: str, on_host: bool, layers: Sequence[int]) -> str:
     """Return a cause of llama_py.weights.placement as a sentence. layers: the device's layers."""
     if cause == "layer":
         some = f"layers {ranges(layers)}"
-        return f"-ngl keeps {some} here" if on_host else f"{some} are here (-ngl, -ts)"
+        if on_host:
+            return f"-ngl leaves {some} on the host"
+        return f"{some} are on this device (-ngl, -ts)"
     known = {
-        "table": "a lookup table stays on the host, because only a few rows are read",
+        "table": "a lookup table remains on the host, because a batch reads only a few rows",
         "output": "with the output",
         "first layer": "with the first layer",
     }
@@ -208,11 +210,11 @@ class _Why:
             return "kept on the host" if id(t) in self.on_host else "its layer is on this device"
         known = {
             assign.INPUT: "inputs of a graph are on the host",
-            assign.NEAR: "adjacent nodes run here",
+            assign.NEAR: "adjacent nodes run on this device",
             assign.UP: "preferred device with the same memory",
             assign.SOURCES: "most of its sources are on this device",
             assign.SEEN: f"{t.root.name} is on this device",
-            assign.READER: "its reader runs here",
+            assign.READER: "the node that reads it runs on this device",
         }
         return known.get(cause, cause)
 

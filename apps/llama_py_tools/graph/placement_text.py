@@ -32,7 +32,7 @@ def text(found: PlacementReport, pattern: str = "") -> Iterator[str]:
     if found.caches:
         yield ""
         yield from _kept("memory of the context", found.caches)
-    told: list[list[str]] = []
+    printed: list[list[str]] = []
     for graph in found.graphs:
         yield ""
         yield from _graph(graph)
@@ -40,8 +40,11 @@ def text(found: PlacementReport, pattern: str = "") -> Iterator[str]:
             yield from _table(n for n in graph.nodes if re.search(pattern, n.node.name))
             continue
         lines = [*_nodes(graph, [d.name for d in found.ctx.model.layer_devices])]
-        yield from ["  nodes are where they are in the graph above"] if lines in told else lines
-        told.append(lines)
+        if lines in printed:
+            yield "  nodes run on the same devices as in the graph above"
+            continue
+        yield from lines
+        printed.append(lines)
 
 
 def _head(found: PlacementReport) -> Iterator[str]:

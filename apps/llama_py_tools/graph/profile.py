@@ -253,7 +253,7 @@ def tables(
     if run.ranks:
         yield from messages_text(run.ranks)
     for name, most in (limits or {}).items():
-        yield f"  {name} can do {most.bandwidth / 1e9:.1f} GB/s, {most.flops / 1e9:.0f} GFLOP/s"
+        yield f"  limits of {name}: {most.bandwidth / 1e9:.1f} GB/s, {most.flops / 1e9:.0f} GFLOP/s"
     for by in kinds:
         found = lines(run, by)
         width = max((len(line.what) for line in found[:top]), default=0)

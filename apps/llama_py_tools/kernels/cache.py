@@ -116,7 +116,7 @@ def _clear(o: CacheParams) -> None:
     for e in wanted:
         if e not in removed:
             session.log.warning(
-                "%s is in use, or has files of other users; it is not removed", e.path
+                "%s is not removed: it is in use, or it has files of other users", e.path
             )
 
 

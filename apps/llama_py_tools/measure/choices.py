@@ -227,8 +227,8 @@ def _rows(ctx: Context, task: ChoiceTask) -> tuple[Any, list[list[int]], int]:
         seqs += [(s,)] * (len(text) - n)
     if n < 1 or len(ids) > ctx.cparams.n_ctx:
         raise ContextError(
-            "tokens of a task must start with a common token and fit in the context of "
-            f"{ctx.cparams.n_ctx} tokens (-c), got {len(ids)} tokens, {n} of them common"
+            f"a task must have at least 1 token common to all choices, got {n}, and at most "
+            f"{ctx.cparams.n_ctx} tokens in total, got {len(ids)}; use a larger -c"
         )
     ctx.clear()
     parts, step = [], ctx.cparams.n_batch

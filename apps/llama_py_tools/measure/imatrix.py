@@ -269,4 +269,7 @@ def _tell(o: ImatrixParams, collector: Collector) -> None:
     partial = [name for name, e in collector.entries.items() if not e.counts.all()]
     session.tell(f"{o.output}: {len(collector.entries)} tensors")
     if partial:
-        session.tell(f"{len(partial)} tensors have experts without tokens: {partial[0]}, ...")
+        session.tell(
+            f"{len(partial)} tensors have experts that received no token, such as {partial[0]}; "
+            "use more text"
+        )

@@ -34,7 +34,7 @@ def counts(text: str) -> tuple[int, ...]:
     else:
         found = (sum(int(word.partition(":")[2] or 1) for word in words),)
     if not all(words) or not all(n > 0 for n in found):
-        raise ValueError("expected hosts=a:2,b or hosts=8,32,128")
+        raise ValueError(f"expected hosts=a:2,b or hosts=8,32,128, got {text!r}")
     return found
 
 
@@ -43,7 +43,7 @@ def link(text: str) -> Link:
     `1ms,1Gbit,60us,12Gbit`."""
     words = text.split(",")
     if not 2 <= len(words) <= 4:
-        raise ValueError("expected LATENCY,RATE[,MESSAGE[,ENDS]], such as 1ms,1Gbit")
+        raise ValueError(f"expected LATENCY,RATE[,MESSAGE[,ENDS]], such as 1ms,1Gbit, got {text!r}")
     found = Link(_seconds(words[0]), _number(words[1], "bit") / 8)
     if len(words) > 2:
         found = replace(found, message=_seconds(words[2]))
@@ -54,21 +54,21 @@ def speed(text: str) -> tuple[float, float]:
     """Parse `40GB,500GFLOP` to bytes/s and FLOP/s."""
     a, comma, b = text.partition(",")
     if not comma:
-        raise ValueError("expected BYTES,FLOPS per second, such as 40GB,500GFLOP")
+        raise ValueError(f"expected BYTES,FLOPS per second, such as 40GB,500GFLOP, got {text!r}")
     return _number(a, "b"), _number(b, "flop")
 
 
 def _seconds(text: str) -> float:
     found = re.fullmatch(r"([0-9.]+)(us|ms|s)", text)
     if not found:
-        raise ValueError(f"expected seconds such as 100us or 1ms, got {text!r}")
+        raise ValueError(f"expected a time such as 100us or 1ms, got {text!r}")
     return float(found[1]) * {"us": 1e-6, "ms": 1e-3, "s": 1.0}[found[2]]
 
 
 def _number(text: str, unit: str) -> float:
     found = re.fullmatch(r"([0-9.]+)([kmgt]?)" + unit + r"(?:/s)?", text.lower())
     if not found:
-        raise ValueError(f"expected a number of {unit} per second, got {text!r}")
+        raise ValueError(f"expected a rate such as 10G{unit}, got {text!r}")
     return float(found[1]) * _UNITS[found[2]]
 
 

@@ -38,7 +38,8 @@ def save(
     if len(text) > MAX_BYTES:  # all ASCII
         raise ModelError(
             f"the conversation with its images has {len(text) >> 20} MiB, more than the "
-            f"{MAX_BYTES >> 20} MiB that can be loaded; it is not saved"
+            f"{MAX_BYTES >> 20} MiB that /load accepts, so it is not saved; start one with fewer "
+            "images (/clear)"
         )
     made = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
@@ -54,7 +55,7 @@ def load(path: Path) -> tuple[list[Message], dict[str, Any]]:
     with path.open("rb") as file:
         raw = file.read(MAX_BYTES + 1)
     if len(raw) > MAX_BYTES:
-        raise ModelError(f"{path} must have at most {MAX_BYTES >> 20} MiB")
+        raise ModelError(f"{path} must have at most {MAX_BYTES >> 20} MiB; load another file")
     try:
         data = json.loads(raw, parse_constant=_no_number)
     except (ValueError, RecursionError) as e:
@@ -105,20 +106,20 @@ def _is_text(text: str) -> bool:
 
 def _settings(found: Any) -> dict[str, Any]:
     if not isinstance(found, dict):
-        raise ModelError("settings must be names and values")
+        raise ModelError("settings must be an object of names and values")
     return {name: _value(name, value) for name, value in found.items()}
 
 
 def _value(name: str, value: Any) -> Any:
     known = settings.settings().get(name)
     if known is None:
-        raise ModelError(f"unknown setting {_short(name)}")
+        raise ModelError(f"unknown setting {_short(name)}; /set lists all")
     usual = _usual(name)
     if isinstance(usual, Mapping):
         return dict(_pairs(name, value))
     if isinstance(usual, tuple) or isinstance(value, list):
         if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
-            raise ModelError(f"{name} must be a list of strings")
+            raise ModelError(f"{name} must be a list of strings, got {_short(value)}")
         return tuple(value)
     option = known[1]
     if option.check is not None and not option.check.holds(value):
@@ -135,7 +136,8 @@ def _pairs(name: str, value: Any) -> list[tuple[int | str, float]]:
         for p in value
     )
     if not good:
-        raise ModelError(f"{name} must be a list of pairs")
+        got = _short(value)
+        raise ModelError(f"{name} must be a list of pairs, such as [[15043, 1.0]], got {got}")
     return [(key, -math.inf if bias <= -1e30 else bias) for key, bias in value]
 
 

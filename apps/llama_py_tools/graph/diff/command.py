@@ -180,7 +180,7 @@ def _of_llama_cpp(args: argparse.Namespace, has_logits: bool) -> RecordedRun:
     o, steering = read(args, ContextParams), read(args, SteeringParams)
     if o.type_k != o.type_v or o.type_k not in CACHE_TYPES:
         raise ContextError(
-            "--against llama.cpp needs one type for keys and values, "
+            "--against llama.cpp needs the same cache type for keys and values (-ctk, -ctv), "
             f"{' or '.join(CACHE_TYPES)}, got {o.type_k} and {o.type_v}"
         )
     forms = {**o.forms, **read(args, FormParams).forms}
@@ -316,7 +316,7 @@ def _sound(args: argparse.Namespace, other: Other) -> Iterator[str]:
         with _opened(which, fuse=False, check=JUDGE) as (ctx, ids, _):
             try:
                 ctx.decode(begin(ctx, ids))
-                yield f"{what}: every node of the prompt is what {JUDGE} makes of its inputs"
+                yield f"{what}: every node of the prompt matches {JUDGE}, given the same inputs"
             except CheckFailed as e:
                 yield f"{what}: {e}"
 

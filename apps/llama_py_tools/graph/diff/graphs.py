@@ -25,7 +25,7 @@ def _lines(a: Sequence[Record], b: Sequence[Record], found: NodeDifference) -> I
         if found.index < len(nodes):
             yield f"  {side:6}  {shown(nodes[found.index])}"
         else:
-            yield f"  {side:6}  ends behind {nodes[-1]['name'] if nodes else 'nothing'}"
+            yield f"  {side:6}  " + (f"ends after {nodes[-1]['name']}" if nodes else "is empty")
 
 
 def shown(r: Record) -> str:

@@ -27,7 +27,7 @@ Parts = dict[int, Mask]
 
 
 class WatchedRun:
-    """Context whose values are observed when they are computed, with fused steps.
+    """Context that passes computed values to a callback, with fused steps.
 
     look   called with each stored value; later nodes read the values that it writes
     run    receives records, inputs and steps
@@ -38,8 +38,7 @@ class WatchedRun:
     ) -> None:
         if ctx.model.placement.shares_layers:
             raise ContextError(
-                "diff needs whole nodes, but devices that share layers each have a part; use -sm "
-                "layer"
+                "diff cannot compare nodes that are split between devices; use -sm layer"
             )
         self.ctx, self.run, self.look, self.store = ctx, run, look, store
         self.dec, self.call = -1, 0

@@ -19,7 +19,7 @@ from llama_py_tools.graph.diff.weights import by_kind, by_weight
 
 JUDGE = "ref"
 WIDTH = 100
-SMALLEST = -16  # power of ten at which a bar begins
+SMALLEST = -16  # power of ten of an empty bar
 BAR = 16
 
 
@@ -68,7 +68,7 @@ def _summary(found: RunComparison) -> str:
         return f"{compared}: {differ} differ, given the same inputs{also}"
     if found.known:
         far = sum(not node.error.nmse <= ALONG for node in found.nodes)
-        also = f"; {far} exceed {ALONG:.0e} when both run separately" if far else ""
+        also = f"; {far} exceed {ALONG:.0e} in separate runs" if far else ""
         which = "node is" if wrong == 1 else "nodes are"
         return f"{compared}: {wrong} {which} wrong, given the same inputs{also}"
     return f"{compared}: {wrong} differ too much"
@@ -105,7 +105,7 @@ def _judged(
             f"{' and '.join(v.wrong(found))} wrong ({v.problem})"
         )
     if asked and not wrong:
-        what = "the fused step" if len(node.step) > 1 else "a kernel that runs with it"
+        what = "the fused step" if len(node.step) > 1 else "a kernel that runs at the same time"
         yield f"  computed alone, {found.ours.what} matches {JUDGE}: {what} is wrong"
 
 
@@ -161,7 +161,7 @@ def _inputs(found: RunComparison, node: SharedNode) -> Iterator[tuple[str, str, 
             elif at in found.ours.inputs and at in found.theirs.inputs:
                 told = "equal"
             else:
-                told = "kept from before" if leaf.startswith("cache_") else "a weight"
+                told = "stored by an earlier step" if leaf.startswith("cache_") else "a weight"
             rows.append((s["name"], value(s), told))
     rows = list(dict.fromkeys(rows))
     widths = [max((len(row[k]) for row in rows), default=0) for k in (0, 1)]
@@ -171,7 +171,7 @@ def _inputs(found: RunComparison, node: SharedNode) -> Iterator[tuple[str, str, 
 def _origin(
     records: Mapping[Key, Mapping[str, Any]], dec: int, before: int, name: str
 ) -> tuple[int | None, str]:
-    """Return the node whose value this source views, by name; for a leaf, None and its name."""
+    """Return the node that computes a source or the viewed value; None and its name for a leaf."""
     for i in range(before - 1, -1, -1):
         r = records.get((dec, i))
         if r is not None and r["name"] == name:
@@ -184,7 +184,7 @@ def _origin(
 def _others(
     wrong: Sequence[SharedNode], verdicts: Mapping[Key, Verdict], found: RunComparison, top: int
 ) -> Iterator[str]:
-    yield "also wrong" if found.known else "nodes that also differ too much"
+    yield "also wrong" if found.known else "other nodes that differ too much"
     width = max(len(n.name) for n in wrong[1 : 1 + top])
     for n in wrong[1 : 1 + top]:
         told = f"  {n.name:{width}}  {(n.made or n.error).nmse:9.2e}  {describe(n)}"
@@ -195,14 +195,14 @@ def _others(
 
 def _short(v: Verdict, found: RunComparison) -> str:
     wrong = v.wrong(found)
-    return f"wrong: {', '.join(wrong)}" if wrong else "both correct alone"
+    return f"wrong: {', '.join(wrong)}" if wrong else "both correct if computed alone"
 
 
 def _layers(found: RunComparison) -> Iterator[str]:
     layers = found.layers()
     width = max(*map(len, layers), len("layer"))
-    made = f"  {'made there':>10}  by" if found.known else ""
-    yield f"{'layer':{width}}  {'nodes':>5}  {'at its end':>10}  {'largest':>9}  {'':{BAR}}{made}"
+    made = f"  {'own error':>10}  by" if found.known else ""
+    yield f"{'layer':{width}}  {'nodes':>5}  {'at the end':>10}  {'largest':>9}  {'':{BAR}}{made}"
     for where, nodes in layers.items():
         real = [n for n in nodes if not str(n.record["type"]).startswith("i")] or nodes
         largest = max(n.error.nmse for n in real)
@@ -231,13 +231,13 @@ def _weights(
     """Yield lines on the errors by different weights."""
     kinds = by_kind(weights)
     width = max(len(kind) for kind, *_ in kinds)
-    yield f"by kind of weight: NMSE of what is made with it, given {found.theirs.what}'s inputs"
+    yield "by type of weight: NMSE of its nodes, given the same inputs"
     for kind, types, n, mean, most in kinds:
         yield f"  {kind:{width}}  {types:14}  {n:4d}  mean {mean:8.2e}  largest {most:8.2e}"
     shown = weights[:top]
     width = max(len(name) for name, *_ in shown)
     yield ""
-    yield "weights that hurt most"
+    yield "weights with the largest errors"
     for name, types, node in shown:
         assert node.made is not None
         yield f"  {name:{width}}  {types:14}  {node.made.nmse:8.2e}  {node.name}"
