@@ -61,7 +61,10 @@ class LoadedKernels:
         wrong = self._add(compile_kernels(wrong, progress)) if wrong else []
         if wrong:
             names = ", ".join(k.name for k in wrong)
-            raise BackendError(f"LLVM cannot load its compiled code: kernels {names}")
+            raise BackendError(
+                f"LLVM cannot load the compiled code of kernels {names}; clear the cache with "
+                "llama-py cache clear"
+            )
 
     def _add(self, objects: dict[Kernel, bytes]) -> list[Kernel]:
         """Load object code; the kernels that are not in theirs."""

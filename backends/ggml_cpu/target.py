@@ -48,7 +48,7 @@ def _named(name: str) -> tuple[str, dict[str, bool]]:
     possible = usable(found)
     if name in possible:
         return NAMED[name].cpu, dict.fromkeys(NAMED[name].features, True)
-    why = "is no CPU that this machine can be"
+    why = "is not a known instruction set of this machine"
     if name in NAMED and NAMED[name].x86 == X86:
         lacking = ", ".join(sorted(f for f in NAMED[name].features if not found.get(f, False)))
         why = f"needs {lacking}, which this machine ({host_cpu().name}) lacks"

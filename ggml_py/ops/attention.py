@@ -87,7 +87,7 @@ def flash_attn_ext(
     )
     require(
         fits,
-        "flash_attn_ext: q and k must agree on head size and batch, H_kv must divide H",
+        "flash_attn_ext: q and k must have the same head size and batch, and H_kv must divide H",
         q,
         k,
         v,

@@ -40,7 +40,8 @@ def reduced(total: Tensor, i: int) -> Tensor:
     (ik_llama.cpp get_input_tensor_sm_graph). A view of the part that comes after the REDUCE.
     """
     part = total.src[i] if i < len(total.src) else None
-    require(total.op == "REDUCE" and part is not None, f"reduced: unknown part {i}", total)
+    known = total.op == "REDUCE" and part is not None
+    require(known, f"reduced: {i} must be the number of a part of a REDUCE node", total)
     assert part is not None
     name = f"{part.name} (reduced)"
     return Tensor(part.type, part.ne, "VIEW", (part, total), (0,), name, part.nb, part)

@@ -18,9 +18,8 @@ Triple = tuple[int, int, int]
 
 def _out(a: Tensor, b: Tensor, i: int, s: int, p: int, d: int) -> int:
     """Return the length of the result along dimension i (ggml.c:ggml_calc_conv_output_size)."""
-    require(
-        s > 0 and p >= 0 and d > 0, f"conv: invalid stride {s}, padding {p} or dilation {d}", a, b
-    )
+    rule = f"conv: stride {s} and dilation {d} must be positive, padding {p} not negative"
+    require(s > 0 and p >= 0 and d > 0, rule, a, b)
     n = int((b.ne[i] + 2 * p - d * (a.ne[i] - 1) - 1) / s) + 1  # as C divides, towards 0
     require(n > 0, "conv: the padded image is smaller than the kernel", a, b)
     return n

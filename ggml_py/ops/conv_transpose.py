@@ -44,7 +44,8 @@ def col2im_1d(a: Tensor, s0: int, oc: int, p0: int) -> Tensor:
     """
     require(a.ne[2] == 1 and a.ne[3] == 1, "col2im_1d: a must be a matrix", a)
     require(a.is_contiguous(), "col2im_1d: a must be contiguous", a)
-    require(s0 > 0 and oc > 0 and p0 >= 0, f"col2im_1d: invalid s0={s0}, oc={oc} or p0={p0}", a)
+    valid = s0 > 0 and oc > 0 and p0 >= 0
+    require(valid, f"col2im_1d: s0={s0} and oc={oc} must be positive, p0={p0} not negative", a)
     k = a.ne[0] // oc
     n = (a.ne[1] - 1) * s0 + k - 2 * p0
     whole = k > 0 and a.ne[0] == k * oc

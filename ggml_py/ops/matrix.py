@@ -78,7 +78,7 @@ def mul_mat_id(
     require(divides(b.ne[1], ids.ne[0]), "mul_mat_id: b's ne1 must divide ids' ne0", b, ids)
     require(
         first >= 0 and (first + as_.ne[2] <= of if of else first == 0),
-        f"mul_mat_id: matrices from {first} on must be a part of {of}",
+        f"mul_mat_id: the matrices from number {first} on must be within the {of} of the weight",
         as_,
     )
     ne = as_.ne[1], ids.ne[0], b.ne[2]
@@ -104,7 +104,7 @@ def solve_tri(a: Tensor, b: Tensor) -> Tensor:
     """
     require(a.type is F32 and b.type is F32, "solve_tri: both must be f32", a, b)
     require(a.ne[0] == a.ne[1], "solve_tri: A must be square", a)
-    require(a.ne[1:] == b.ne[1:], "solve_tri: A and B must agree on rows and batch", a, b)
+    require(a.ne[1:] == b.ne[1:], "solve_tri: A and B must have the same rows and batch", a, b)
     require(a.is_contiguous() and b.is_contiguous(), "solve_tri: both must be contiguous", a, b)
     return node("SOLVE_TRI", F32, b.ne, a, b)
 

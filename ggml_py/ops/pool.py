@@ -11,7 +11,8 @@ POOL = {"max": 0, "avg": 1}
 
 def _out(a: Tensor, i: int, k: int, s: int, p: float) -> int:
     """Return the number of windows along dimension i (ggml.c:ggml_calc_pool_output_size)."""
-    require(k > 0 and s > 0 and p >= 0, f"pool: invalid window {k}, stride {s} or padding {p}", a)
+    valid = k > 0 and s > 0 and p >= 0
+    require(valid, f"pool: window {k} and stride {s} must be positive, padding {p} not negative", a)
     n = int((a.ne[i] + 2 * p - k) / s + 1)
     require(n > 0, f"pool: the padded row is shorter than the window of {k}", a)
     return n

@@ -21,7 +21,7 @@ def keeps_the_last_inputs(m: Match) -> str:
     joined = m["joined"]
     state = joined.source(0)
     if joined.param("dim") != 0 or joined.ne[3] != 1:
-        return f"needs inputs joined in time; got {joined}"
+        return f"needs states and inputs joined along dimension 0; got {joined}"
     row = (state.ne[0] * state.ne[1], state.ne[2], 1, 1)
     dense = (joined.type.type_size, joined.type.type_size * state.ne[0])
     for kept in m.all("kept"):

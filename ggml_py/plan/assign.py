@@ -253,5 +253,5 @@ def _stuck(t: Tensor, buffer: Buffer | None, devices: Devices, at: int = NOWHERE
     why = devices.refusals(t) or "no device in use can read that buffer"
     return (
         f"pre-allocated tensor ({t.name}) in a buffer ({where}) that cannot run the operation"
-        f" ({t.op}): {why}; keep it on another device"
+        f" ({t.op}): {why}; place it on another device"
     )

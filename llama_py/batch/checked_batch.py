@@ -232,7 +232,9 @@ class CheckedBatch:
             try:
                 self.output = np.asarray(batch.outputs, np.bool_)
             except ValueError:  # rows of several lengths
-                raise ContextError(f"outputs must be bool, of shape [{self.n_tokens}]") from None
+                raise ContextError(
+                    f"outputs must have shape [{self.n_tokens}], got rows of different lengths"
+                ) from None
             if self.output.ndim != 1:
                 shape = list(self.output.shape)
                 raise ContextError(f"outputs must have shape [{self.n_tokens}], got {shape}")

@@ -47,8 +47,8 @@ def resolve_cparams(model: LoadedModel, p: ContextParams) -> CParams:
         if form == SLOTS and not model.architecture.in_slots:
             known = [arch for arch in known_architectures() if architecture(arch).in_slots]
             raise ContextError(
-                f"{kind} {form} needs states in slots, which {model.arch} does not have; known: "
-                f"{', '.join(known)}"
+                f"{kind}={form} is not available for architecture {model.arch}, only for "
+                f"{', '.join(known)}; use another variant"
             )
     if p.rope_scale and p.rope_freq_scale:
         raise ContextError("rope_scale and rope_freq_scale are inverses; pass only one")

@@ -479,15 +479,19 @@ class Context(Resource, Accompanied, InspectionMixin):
         p, n_seqs = self.params, self.cparams.n_seq_max
         full = full_params(self.model, self._graph_params, self.memory, n_seqs, n_seqs)
         refused = self.runner.refused(self.model.architecture.graph(full).fused)
+        separate = set()
         if "flash_attn" in refused and p.flash_attn == "auto":
+            separate.add("flash_attn")
             self.cparams = replace(self.cparams, flash_attn=False)
             self.memory = self._create_memory()
         for kind in refused.keys() - {"flash_attn"}:
             if p.forms.get(kind, "auto") == "auto" and not self.cparams.n_rs_seq:
+                separate.add(kind)
                 chosen = dict(self.cparams.forms) | {kind: forms()[kind].names[1]}
                 self.cparams = replace(self.cparams, forms=tuple(sorted(chosen.items())))
         for what, why in refused.items():
-            log.warning("%s cannot run as one op: %s", what, why)
+            instead = "separate ops are used" if what in separate else "another device runs it"
+            log.warning("the fused op of %s is not supported: %s; %s", what, why, instead)
 
     def _reserve(self) -> None:
         """Compute buffers for the largest graphs, so that decode does not allocate."""

@@ -433,5 +433,5 @@ def _drafts(ctx: Context, drafting: SpeculativeParams) -> Drafts | None:
 
 def _nothing_to_go_on_from(track: Track) -> ContextError:
     return ContextError(
-        f"sequence {track.seq_id} has no tokens to continue; take a token, or start it"
+        f"sequence {track.seq_id} has no new token to continue with; call take or start first"
     )

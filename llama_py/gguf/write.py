@@ -35,13 +35,13 @@ def encode(kind: str, value: Any) -> bytes:
     number = _id(kind)
     if number == STRING:
         if not isinstance(value, str):
-            raise GGUFError(f"{value!r} is not a string; use another type than str")
+            raise GGUFError(f"value must be a string for type str, got {value!r}")
         raw = value.encode("utf-8", "surrogateescape")
         return struct.pack("<IQ", STRING, len(raw)) + raw
     try:
         return struct.pack("<I", number) + scalar(number).pack(value)
     except (struct.error, OverflowError, TypeError):
-        raise GGUFError(f"{value!r} is not a value of type {kind}") from None
+        raise GGUFError(f"value must be of type {kind}, got {value!r}") from None
 
 
 def head(stored: Mapping[str, bytes], tensors: Sequence[TensorInfo], alignment: int) -> bytes:
@@ -79,7 +79,7 @@ def alignment_of(stored: Mapping[str, bytes]) -> int:
     raw = stored.get(ALIGNMENT, encode("u32", 32))
     (found,) = struct.unpack_from("<I", raw, 4) if len(raw) == 8 else (0,)
     if raw[:4] != struct.pack("<I", KINDS["u32"]) or found <= 0 or found & (found - 1):
-        raise GGUFError(f"{ALIGNMENT} must be a power of two of type u32")
+        raise GGUFError(f"{ALIGNMENT} must be a power of two of type u32, got {found}")
     return int(found)
 
 

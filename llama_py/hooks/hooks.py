@@ -111,8 +111,8 @@ class Hooks:
     def _check(self, hook: Hook) -> None:
         if hook.changes and self._runner.shares_layers:
             raise ContextError(
-                "patch: devices that share layers each have a part or a copy of a node; load the "
-                "model with split_mode='layer'"
+                "nodes that are split between devices cannot be patched; load the model with "
+                "split_mode='layer'"
             )
         graphs = [Names(res) for res in self._graphs()]
         for pattern in hook.patterns:

@@ -103,6 +103,6 @@ def tail(res: GraphResult) -> Tail:
     if others or id(end) not in leafs or end.n_rows != logits.n_rows:
         also = f": {', '.join(others)}" if others else f": {end} for {logits}"
         raise ContextError(
-            f"the LM head of this model needs more than a row of its last layer{also}"
+            f"the LM head of this model needs more inputs than one row of its last layer{also}"
         )
     return Tail(end, logits, graph, inputs, res.params.ubatch)

@@ -290,7 +290,9 @@ class LoadedModel(Resource):
         readers = find_weight_users(self.architecture, adapter.tensors(), Loras(((adapter, 1.0),)))
         unread = [t.name for t in adapter.tensors() if not readers[id(t)]]
         if unread:
-            log.warning("%s: no graph of the model uses %s", path, ", ".join(unread[:10]))
+            log.warning(
+                "%s: the model does not use these tensors: %s", path, ", ".join(unread[:10])
+            )
         self.adapters.append(adapter)
         return adapter
 

@@ -71,7 +71,8 @@ class StateReader:
         found = self.count()
         if size is not None and found != size:
             raise ContextError(
-                f"the state does not fit: a part must have {size} bytes, got {found}"
+                f"the state does not fit this context: a part must have {size} bytes, got {found}; "
+                "use the parameters of the context that saved it"
             )
         return self._take(found)
 

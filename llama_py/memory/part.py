@@ -310,7 +310,10 @@ class NumberedStates(StateMemory):
             s = written if seq_id < 0 else seq_id
             check_seqs(self.size, s)
             if self._entry(s) is not None or pos >= END:
-                raise ContextError(f"the state is damaged: position {pos}, sequence {written}")
+                raise ContextError(
+                    f"the state is damaged: position {pos} or sequence {written} is invalid; save "
+                    "it again"
+                )
             self._read(io, s, pos, partial)
 
     def _make_room(self, seq_id: int, partial: bool) -> None:

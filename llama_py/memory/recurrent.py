@@ -80,7 +80,7 @@ class RecurrentMemory(RecurrentSlots):
         r, s = mib([*self.r_l.values(), *self.p_l.values()]), mib(self.s_l.values())
         log.info(
             "llama_memory_recurrent: size = %7.2f MiB (%6d cells, %3d layers, %2d seqs %2d rs_seq),"
-            " R (f32): %7.2f MiB, S (f32): %7.2f MiB, to go back: %7.2f MiB",
+            " R (f32): %7.2f MiB, S (f32): %7.2f MiB, rollback: %7.2f MiB",
             r + s,
             size,
             len({x.il for x in layers}),
@@ -172,7 +172,10 @@ class RecurrentMemory(RecurrentSlots):
     def _restore(self, io: StateReader, pos: int, seqs: list[int]) -> None:
         taken = [s for s in seqs if self.cells[s].tail >= 0]
         if taken or not seqs or pos >= END:
-            raise ContextError(f"the state is damaged: position {pos}, sequences {seqs} or {taken}")
+            raise ContextError(
+                f"the state is damaged: position {pos} or sequences {taken or seqs} are invalid; "
+                "save it again"
+            )
         i = self._next_empty(self.head)
         read_row(io, self._whole_rows(), i)
         cell = self.cells[i]

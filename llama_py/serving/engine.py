@@ -353,7 +353,7 @@ class Engine(Resource):
                 scheduler.step()
                 self._do_task()
         except BaseException as e:
-            log.exception("the engine stops")
+            log.exception("the engine stops after an internal error")
             self.error = e
         self._end(self.error)
 

@@ -29,7 +29,7 @@ CONTEXT = {
     **dict.fromkeys(("generate", "stream"),
                     "use llama_py.stream(ctx, prompt), or ctx.model.{name}"),
     **dict.fromkeys(("ask", "say"), "use llama_py.Conversation(ctx).{name}"),
-    "eval": "use the result of decode", "reset": "use clear", "logits": "decode gives them",
+    "eval": "use the result of decode", "reset": "use clear", "logits": "use the result of decode",
 }  # fmt: skip
 
 

@@ -154,7 +154,9 @@ class Conversation:
         before = self.messages
         asked = [i for i, m in enumerate(before) if m["role"] == "user"]
         if not asked:
-            raise ContextError("the conversation has no message to answer again; send one first")
+            raise ContextError(
+                "the conversation has no message to respond to again; send one first"
+            )
         self.messages = before[: asked[-1]]
         try:
             ids = self._add_content(_replace_text(before[asked[-1]], text))

@@ -101,7 +101,7 @@ def _rgb(found: Any) -> U8:
         rgb[...] = grey[:, :, None]  # releases the GIL, unlike np.repeat
         return rgb
     if found.mode in ("I", "F"):
-        raise ValueError("its pixels have 32 bits, and the value of white is unknown")
+        raise ValueError("32 bits per pixel and color, which have no standard value of white")
     return np.asarray(found if found.mode == "RGB" else found.convert("RGB"), np.uint8)
 
 

@@ -123,7 +123,8 @@ class Placement:
         used = {d.name for d in self.layers(n_layer_all)}
         idle = [group[0].name for group in self.groups if group[0].name not in used]
         if idle:
-            log.warning("pp=%d: no layers for %s", self.parallel.pp, ", ".join(idle))
+            names = ", ".join(idle)
+            log.warning("pp=%d: no layers for %s; use fewer stages", self.parallel.pp, names)
 
     def n_offloaded(self, n_layer_all: int) -> int:
         """Return the number of layers on devices other than the host; the output counts as one."""

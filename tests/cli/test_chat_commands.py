@@ -96,7 +96,7 @@ REFUSED = [
     ("/image cat.png", "no vision encoder is loaded; restart qwen35moe with --mmproj FILE"),
     ("/read", "file name is missing; use /read FILE"),
     ("/read no such file", "no such file: No such file or directory; check the path"),
-    ("/regen", "the conversation has no message to answer again; send one first"),
+    ("/regen", "the conversation has no message to respond to again; send one first"),
     ("/edit x", "the conversation has no message to edit; send one first"),
     ("/set tmep 1", "unknown setting 'tmep'; did you mean temp"),
     ("/set top-p 2", "top-p: must be a number in [0, 1], got 2"),

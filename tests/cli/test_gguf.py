@@ -97,11 +97,11 @@ def test_in_place(small: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("a.u8=256", "256 is not a value of type u8"),
+        ("a.u8=256", "value must be of type u8, got 256"),
         ("a.u8=x", "must be a number of type u8, got 'x'"),
         ("a.bool=2", "must be true or false"),
         ("a.list=5", "must be a JSON array"),
-        ("a.list=[70000]", "70000 is not a value of type u16"),
+        ("a.list=[70000]", "value must be of type u16, got 70000"),
         ("b=1", "key 'b' is new, so it needs a type: b:str"),
         ("b:u7=1", "unknown value type 'u7'"),
         ("b", "'b' is not a change"),

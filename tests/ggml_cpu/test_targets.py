@@ -51,7 +51,7 @@ def test_what_a_machine_cannot_be(family: bool, monkeypatch: pytest.MonkeyPatch)
         chosen(monkeypatch, LLAMA_PY_CPU=last)
     other = next(name for name, named in NAMED.items() if named.x86 is not family)
     for name in (other, "z80"):
-        with pytest.raises(BackendError, match=f"={name} is no CPU that .* one of {first}$"):
+        with pytest.raises(BackendError, match=f"={name} is not a known .* one of {first}$"):
             chosen(monkeypatch, LLAMA_PY_CPU=name)
     assert chosen(monkeypatch, LLAMA_PY_CPU=first)[1] == found
 
@@ -72,7 +72,7 @@ def test_one_line_says_so() -> None:
         timeout=SECONDS,
     )
     assert (run.returncode, run.stdout) == (1, "")
-    assert re.fullmatch(f"error: LLAMA_PY_CPU={other} is no CPU .*\n", run.stderr)
+    assert re.fullmatch(f"error: LLAMA_PY_CPU={other} is not a known .*\n", run.stderr)
 
 
 def test_the_cpu_in_use_is_told() -> None:

@@ -59,7 +59,7 @@ def test_another_message_in_its_place(model: llama_py.Model) -> None:
 
 def test_what_cannot_be_answered_again_changes_nothing(model: llama_py.Model) -> None:
     talk = Conversation(model.context(256))
-    with pytest.raises(ContextError, match="no message to answer again"):
+    with pytest.raises(ContextError, match="no message to respond to again"):
         talk.regenerate()
     text(talk.ask("Speak!", max_tokens=2))
     before = list(talk.messages)

@@ -155,6 +155,6 @@ def test_states_of_earlier_tokens_take_limited_memory(caplog: pytest.LogCaptureF
     n_kept = 2**20 // step
     assert ctx.cparams.n_rs_seq == n_kept > 0
     assert f"n_rs_seq = 64 needs {step / 2**20:.1f} MiB" in caplog.text
-    assert f"to go back: {n_kept * step / 2**20:7.2f} MiB" in caplog.text
+    assert f"rollback: {n_kept * step / 2**20:7.2f} MiB" in caplog.text
     assert Context(model, n_ctx=256, n_rs_seq=64, rs_ram=0).cparams.n_rs_seq == 64
     assert Context(live("llama-dense"), n_ctx=256, n_rs_seq=64).cparams.n_rs_seq == 0

@@ -123,7 +123,7 @@ def test_what_cannot_be_shared_is_told(caplog: pytest.LogCaptureFixture) -> None
         shared("deci-mixed", (1, 1))
     assert caplog.messages == [
         "split_mode graph: OneMatrix, with blk.1.attn_output.weight [64, 64], is not split and"
-        " runs on cpu: the sum of its parts differs from the whole",
+        " runs on cpu: partial results of this block cannot be added",
         "split_mode graph: Attention, with blk.4.attn_output.weight [64, 64], is not split and"
         " runs on cpu: blk.4.attn_output.weight [64, 64] of f32 has too few heads or blocks to"
         " split over 2 devices",

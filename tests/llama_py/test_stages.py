@@ -138,7 +138,7 @@ def test_stages_without_a_layer_are_told(caplog: pytest.LogCaptureFixture) -> No
     place = Placement(devices, tensor_split=(1, 0.01, 1), parallel=Parallel(pp=3))
     model_of(*made("llama-dense"), place)
     assert [r.getMessage() for r in caplog.records if "pp=" in r.getMessage()] == [
-        "pp=3: no layers for d1"
+        "pp=3: no layers for d1; use fewer stages"
     ]
 
 

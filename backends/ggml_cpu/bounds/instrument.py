@@ -31,7 +31,7 @@ ACCESSES = {
 MASKED = {"load": (1, 0, 3), "store": (2, 1, 4), "gather": (1, 0, 3), "scatter": (2, 1, 4)}
 CODE = "an address"  # of a function
 
-_RULE = "bounds can be checked of what stands in bounds/instrument.py"
+_RULE = "bounds checks support only the instructions in bounds/instrument.py"
 
 
 def instrument(module: ir.Module) -> None:

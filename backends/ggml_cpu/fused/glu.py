@@ -50,7 +50,7 @@ def prepared_alike(m: Match) -> str:
     if other not in GATING:
         return f"needs repacked weights and several columns; got {value}"
     alike = one.prepare == other.prepare and one.scratch(gate, 1)[0] == other.scratch(value, 1)[0]
-    return "" if alike else f"needs columns prepared alike; got {gate} and {value}"
+    return "" if alike else f"needs gate and value with equal packing; got {gate} and {value}"
 
 
 def gated(m: Match, op: str, value: Tensor, number: int, ready: tuple[int, ...] = ()) -> Step:

@@ -137,7 +137,7 @@ def channels_in_rows(m: Match) -> str:
     """Return why inputs of a time, or kept values of a channel, are not adjacent, or ""."""
     x = m["x"]
     if x.nb[1] != 4 or any(kept.nb[0] != 4 for kept in m.all("kept")) or x.is_empty():
-        return f"needs channels side by side; got {x} kept in {m['kept']}"
+        return f"needs adjacent channels; got {x} stored in {m['kept']}"
     return f32_rows("state", "weight")(m)
 
 

@@ -12,8 +12,8 @@ ROWS = 16  # rows of CONCAT a thread takes at a time
 
 
 def sizes_1_to_8(node: Tensor) -> str:
-    size = node.type.type_size
-    return "" if node.type.block_size == 1 and size in (1, 2, 4, 8) else "needs plain elements"
+    fits = node.type.block_size == 1 and node.type.type_size in (1, 2, 4, 8)
+    return "" if fits else f"needs elements of 1, 2, 4 or 8 bytes; got {node.type}"
 
 
 def unit_sizes(node: Tensor) -> tuple[int, int]:

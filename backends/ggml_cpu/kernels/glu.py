@@ -128,7 +128,7 @@ def second_param(p):
 
 def _mul_unary(kind: str, apply: Function) -> None:
     def of_kind(node: Tensor) -> str:
-        return "" if node.param("kind") == KINDS[kind] else f"is the kernel of {kind}"
+        return "" if node.param("kind") == KINDS[kind] else f"computes only {kind}"
 
     @fn
     def gated(y, gate, limit):

@@ -215,9 +215,10 @@ def _by_weight(path: str, infos: Mapping[str, TensorInfo]) -> dict[str, dict[str
         if end:
             found.setdefault(name.removesuffix(end), {})[end] = info
         elif name.endswith(UNREAD):
-            log.warning("%s: tensor %r belongs to a norm; it is ignored", path, name)
+            log.warning("%s: norms cannot have an adapter, so tensor %r is ignored", path, name)
         else:
-            raise GGUFError(f"{path}: unknown tensor {name!r}; tensors of an adapter end in {ENDS}")
+            ends = " or ".join(ENDS)
+            raise GGUFError(f"{path}: unknown tensor {name!r}; names of an adapter end in {ends}")
     return found
 
 

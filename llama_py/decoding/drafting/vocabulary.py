@@ -14,7 +14,7 @@ def check_same_vocabulary(target: LoadedModel, draft: LoadedModel) -> None:
     a, b = target.tokenizer, draft.tokenizer
     texts = a.vocab.texts, b.vocab.texts
     for what, ours, theirs in (
-        ("its kind", a.kind, b.kind),
+        ("its type", a.kind, b.kind),
         ("BOS", a.bos if a.add_bos else None, b.bos if b.add_bos else None),
         ("EOS", a.eos if a.add_eos else None, b.eos if b.add_eos else None),
     ):

@@ -238,7 +238,7 @@ class _Graph(_Splitter):
             return block
         if self.stage.experts_alone and not any(isinstance(x, ExpertLinear) for x in every(block)):
             return block
-        why = "the sum of its parts differs from the whole"
+        why = "partial results of this block cannot be added"
         if vars(type(block)).get("parts_keep", _UNSPLIT) is not _UNSPLIT:
             used, why = self._used(parts)
         if why:
@@ -257,11 +257,11 @@ class _Graph(_Splitter):
         idle = [[p.idle for p in own if p.is_sum] for own in pieces]
         used = [None if any(i) else part for i, part in zip(idle, parts, strict=True)]
         if any(any(i) and not all(i) for i in idle):
-            return [], "one device would have only some of its matrices"
+            return [], "one device would receive only some of its matrices"
         if sum(part is not None for part in used) < 2:
             return [], self._too_small(pieces[0])
         if any(p.is_sum and p.dim is None for own in pieces for p in own):
-            return [], "a matrix whose products are summed would be on all devices"
+            return [], "every device would have a whole matrix and add the same products"
         if not all(any(p.is_partial for p in own) for own in pieces):
             return [], "it has no heads or FFN dimensions to split"
         return used, self._misfit([own for own, u in zip(pieces, used, strict=True) if u])

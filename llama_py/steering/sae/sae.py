@@ -44,7 +44,8 @@ class SAE:
             if name not in weights or weights[name].shape != shape:
                 there = weights[name].shape if name in weights else "missing"
                 raise ModelError(
-                    f"{name} of a {cfg.architecture} SAE must have shape {shape}, got {there}"
+                    f"{name} of a {cfg.architecture} SAE must have shape {shape}, got {there}; use "
+                    "the files of one SAE"
                 )
             self.weights[name] = np.ascontiguousarray(weights[name], np.float32)
         vars(self).update(self.weights)

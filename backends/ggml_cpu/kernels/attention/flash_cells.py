@@ -222,13 +222,13 @@ def _why_not(node: Tensor, keys: Rows, values: Rows) -> str:
     (q, k, v_), mask = node.sources(3), node.optional(3)
     rows, heads = q.ne[1] * q.ne[2] // k.ne[2], k.ne[2]
     if rows > ROWS:
-        return f"needs at most {ROWS} query rows a key head; got {rows}"
+        return f"needs at most {ROWS} query rows per key head; got {rows}"
     if k.ne[1] < LONG:
         return f"needs at least {LONG} keys; got {k.ne[1]}"
     if heads < 2:
         return f"needs several key heads; got {heads}"
     if any(t.nb[2] > t.nb[1] for t in (k, v_)):
-        return f"needs the heads of a cell side by side; got {k} and {v_}"
+        return f"needs contiguous heads in each cell; got {k} and {v_}"
     if k.ne[0] % keys.step or v_.ne[0] % values.step:
         return f"needs heads of whole blocks of {keys.step} and {values.step}; got {k} and {v_}"
     return "" if mask is None or mask.ne[2] == 1 else f"needs one mask for all heads; got {mask}"

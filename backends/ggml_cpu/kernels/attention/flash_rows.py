@@ -238,7 +238,7 @@ def _flash(
         q, k = node.sources(2)
         rows = q.ne[1] * q.ne[2] // k.ne[2]
         if rows > most:
-            return f"needs at most {most} query rows a key head; got {rows}"
+            return f"needs at most {most} query rows per key head; got {rows}"
         return refusal(node, name, accepts)
 
     @kernel(

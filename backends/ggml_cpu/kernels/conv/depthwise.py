@@ -12,7 +12,7 @@ def channels_inside(node: Tensor) -> str:
     """Accept what has its channels side by side in memory."""
     a, b = node.sources(2)
     inside = a.nb[3] == a.type.type_size and b.nb[2] == 4 and node.nb[2] == 4
-    return "" if inside else "needs channels side by side"
+    return "" if inside else "needs adjacent channels"
 
 
 @fn
