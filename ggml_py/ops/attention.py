@@ -1,4 +1,4 @@
-"""Softmax, fused attention, and the scoring of keys that decides what attention looks at."""
+"""Softmax, fused attention, and the indexer that scores keys for sparse attention."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def soft_max(a: Tensor) -> Tensor:
 
 
 def _flops(t: Tensor) -> float:
-    """Return the FLOPs: each query times each key, and each weight times a value."""
+    """Return the FLOPs of the products of queries with keys, and of weights with values."""
     q, k = t.sources(2)
     return 2.0 * (q.n_elements + t.n_elements) * k.ne[1]
 

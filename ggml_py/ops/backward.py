@@ -14,7 +14,7 @@ def _alike(name: str, grad: Tensor, x: Tensor) -> None:
 
 @op("RMS_NORM_BACK", "eps:f", inplace=True)
 def rms_norm_back(grad: Tensor, x: Tensor, eps: float) -> Tensor:
-    """The gradient of rms_norm(x, eps) from that of its result (ggml.c:ggml_rms_norm_back).
+    """Backpropagate a gradient through rms_norm(x, eps) (ggml.c:ggml_rms_norm_back).
 
     With m = mean(x^2) + eps along dimension 0: (grad - x * mean(x * grad) / m) / sqrt(m).
     """
@@ -30,15 +30,17 @@ def rms_norm_back(grad: Tensor, x: Tensor, eps: float) -> Tensor:
 
 @op("SILU_BACK", inplace=True)
 def silu_back(grad: Tensor, x: Tensor) -> Tensor:
-    """The gradient of silu(x) from that of its result (ggml.c:ggml_silu_back)."""
+    """Backpropagate a gradient through silu(x) (ggml.c:ggml_silu_back)."""
     _alike("silu_back", grad, x)
     return node("SILU_BACK", grad.type, grad.ne, grad, x)
 
 
 @op("SOFT_MAX_BACK", "scale:f max_bias:f", inplace=True)
 def soft_max_ext_back(grad: Tensor, y: Tensor, scale: float, max_bias: float) -> Tensor:
-    """The gradient of y = soft_max_ext(x) from that of y: scale * y * (grad - <y, grad>), rows
-    along dimension 0 (ggml.c:ggml_soft_max_ext_back). max_bias is kept but not needed.
+    """Backpropagate a gradient through y = soft_max_ext(x) (ggml.c:ggml_soft_max_ext_back).
+
+    Each row along dimension 0: scale * y * (grad - <y, grad>). The op stores max_bias, but does
+    not use it.
     """
     _alike("soft_max_back", grad, y)
     return node("SOFT_MAX_BACK", grad.type, grad.ne, grad, y, params=(scale, max_bias))
@@ -46,8 +48,10 @@ def soft_max_ext_back(grad: Tensor, y: Tensor, scale: float, max_bias: float) ->
 
 @op("GET_ROWS_BACK")
 def get_rows_back(grad: Tensor, ids: Tensor, a: Tensor) -> Tensor:
-    """The gradient of get_rows(a, ids): rows of grad added up where they were taken from
-    (ggml.c:ggml_get_rows_back). grad [n, r], ids I32 [r], a [n, rows] (for its shape) -> F32 like a
+    """Backpropagate a gradient through get_rows(a, ids) (ggml.c:ggml_get_rows_back).
+
+    Adds row i of grad to row ids[i] of the result. grad [n, r], ids I32 [r], a [n, rows] (shape
+    only) -> F32 like a
     """
     matrices = all(t.ne[2] == t.ne[3] == 1 for t in (grad, a))
     require(

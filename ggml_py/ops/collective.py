@@ -14,9 +14,12 @@ ADD = 2  # ggml.h:GGML_OP_ADD, the only way to reduce
 
 @op("REDUCE", "how:i n:i n_have:i off:i receivers:i", writes=range(MAX_SRC))
 def all_reduce(parts: Sequence[Tensor | None], receivers: Sequence[int] = ()) -> Tensor:
-    """The sum of the parts, which afterwards is in every one of them (ik_llama.cpp
-    ggml.c:ggml_reduce). None: a device without a part. Parts whose numbers are in `receivers` are
-    not added, they only get the sum. All of one type and shape. -> a view of the last part
+    """Replace every part by the sum of all parts (ik_llama.cpp ggml.c:ggml_reduce).
+
+    parts      one per device, of equal type and shape; None: the device has no part
+    receivers  numbers of parts that receive the sum, but are not added
+
+    Returns a view of the last part.
     """
     have = [t for t in parts if t is not None]
     count = f"reduce: needs 2 to {MAX_SRC} parts, got {len(have)} of {len(parts)}"
@@ -36,8 +39,8 @@ def all_reduce(parts: Sequence[Tensor | None], receivers: Sequence[int] = ()) ->
 
 
 def reduced(total: Tensor, i: int) -> Tensor:
-    """What a REDUCE leaves in its part i: device i's own copy of the sum
-    (ik_llama.cpp get_input_tensor_sm_graph). A view of the part that comes after the REDUCE.
+    """Return device i's copy of a REDUCE's sum: a view of its part i, computed after the REDUCE
+    (ik_llama.cpp get_input_tensor_sm_graph).
     """
     part = total.src[i] if i < len(total.src) else None
     known = total.op == "REDUCE" and part is not None

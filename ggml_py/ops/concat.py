@@ -18,8 +18,8 @@ def concat(a: Tensor, b: Tensor, dim: int) -> Tensor:
 
 
 def concat_inplace(a: Tensor, b: Tensor, result: Tensor, dim: int) -> Tensor:
-    """Concatenate like concat, into `result`, which has the type and shape of the outcome; a may
-    already be where it belongs (ik_llama.cpp ggml.c:ggml_concat_inplace). -> a view of result
+    """Concatenate into `result`, which has the type and shape of the concatenation. `a` may
+    already be stored there (ik_llama.cpp ggml.c:ggml_concat_inplace). -> a view of result
     """
     t = concat(a, b, dim)
     fits = t.ne == result.ne and t.type is result.type

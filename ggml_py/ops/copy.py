@@ -9,7 +9,7 @@ from ggml_py.types import F32, GGMLType
 
 @op("CONT")
 def cont(a: Tensor, *ne: int) -> Tensor:
-    """A contiguous copy, with another shape if `ne` is given (ggml.c:ggml_cont, ggml_cont_4d)."""
+    """Copy to contiguous memory, optionally with shape `ne` (ggml.c:ggml_cont, ggml_cont_4d)."""
     ne4 = shape4(ne) if ne else a.ne
     require(min(ne4) >= 0, f"cont: {list(ne)} must not be negative", a)
     require(

@@ -1,4 +1,4 @@
-"""Delta nets: a matrix per head as state, whose values for a key are corrected."""
+"""Delta nets: the state of each head is a matrix; each key corrects its values."""
 
 from __future__ import annotations
 

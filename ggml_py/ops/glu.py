@@ -14,7 +14,7 @@ KINDS = {"relu": 6, "sigmoid": 7, "gelu": 8, "silu": 10}  # ggml.h:enum ggml_una
 def glu(name: str, kind: int, a: Tensor, b: Tensor | None, swapped: bool, *more: float) -> Tensor:
     """A gated linear unit: gate a and value b, or the halves of a's rows (ggml.c:ggml_glu).
 
-    The last element of rows of odd length has no part in it.
+    Rows of odd length are used without their last element.
     """
     low = name.lower()
     require(a.contiguous_from(1), f"{low}: rows must be dense", a)

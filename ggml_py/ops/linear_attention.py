@@ -53,8 +53,8 @@ def rwkv_wkv6(
 
     k, v, r, td [S, H, T], tf [S, H], state [S * S * H, n_seqs]; sequences have T / n_seqs tokens
     -> [S * H, T + n_snapshots * S * n_seqs]: outputs [S, H, T], then states [S, S, H, n_seqs],
-    value index fast, newest first; only min(T / n_seqs, n_snapshots) of them are written. The
-    parameter is n_snapshots - 1, as ggml, which knows the last state only, has none.
+    value index fast, newest first; only min(T / n_seqs, n_snapshots) states are written. The op
+    parameter is n_snapshots - 1, which is 0 as in ggml for one state.
     Per token: o = r (tf * k v^T + M); M = td * M + k v^T.
     """
     require(tf.n_elements == k.ne[0] * k.ne[1], "rwkv_wkv6: tf must be [S, H]", tf, k)

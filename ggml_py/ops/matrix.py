@@ -16,7 +16,7 @@ def _flops(t: Tensor) -> float:
 
 
 def _chosen(t: Tensor) -> int:
-    """Return the number of matrices read, at most as many as there are or are chosen."""
+    """Return the bytes read, with at most one read per matrix and per chosen id."""
     matrices, ids = t.source(0), t.source(2)
     share = min(1.0, ids.n_elements / max(matrices.ne[2], 1))
     return all_sources(t) - round((1 - share) * dense_bytes(matrices))
@@ -27,8 +27,8 @@ def mul_mat(a: Tensor, b: Tensor, prec: str = "default") -> Tensor:
     """b times the transpose of a (ggml.c:ggml_mul_mat). a [k, n, A2, A3], b [k, m, B2, B3] -> F32
     [n, m, B2, B3]
 
-    A2 divides B2 and A3 divides B3. b is rounded to what the weight type asks for (REFERENCE: ggml-
-    cpu's vec_dot_type).
+    A2 divides B2 and A3 divides B3. b is rounded to the activation type of the weight type
+    (REFERENCE: ggml-cpu's vec_dot_type).
     """
     fits = a.ne[0] == b.ne[0] and divides(a.ne[2], b.ne[2]) and divides(a.ne[3], b.ne[3])
     require(fits, "mul_mat: a and b must have equal ne0, and a's ne2, ne3 must divide b's", a, b)
@@ -37,8 +37,9 @@ def mul_mat(a: Tensor, b: Tensor, prec: str = "default") -> Tensor:
 
 
 def mul_mat_hadamard(a: Tensor, b: Tensor) -> Tensor:
-    """mul_mat(a, b) where a is known to be the Hadamard matrix [n, n] over sqrt(n) in the natural
-    order: a[i, j] < 0 where i & j has an odd number of ones (ggml.c:ggml_mul_mat_set_hint).
+    """Multiply b by the Hadamard matrix a [n, n] / sqrt(n) (ggml.c:ggml_mul_mat_set_hint).
+
+    a has the natural order: a[i, j] < 0 if i & j has an odd number of set bits.
     """
     t = mul_mat(a, b)
     square = a.ne == (a.ne[0], a.ne[0], 1, 1) and a.type is F32
@@ -61,9 +62,9 @@ def mul_mat_id(
     """Each token times its own matrices (ggml.c:ggml_mul_mat_id, ggml_prec_set_src).
 
     as_ [k, n, n_expert], b [k, 1 or n_used, T], ids I32 [n_used, T] -> F32 [n, n_used, T]
-    b_prec  "f32": b has values that half precision has not
-    first, of  of `of` matrices that are chosen from, as_ has those from `first` on; the product
-               with one that it has not is zero. of 0: it has all, as it must for other engines
+    b_prec  "f32": b has values that half precision cannot represent
+    first   number of the first matrix in as_; products with matrices outside as_ are zero
+    of      total number of matrices; 0: as_ has all matrices, the only choice in ggml
     """
     require(not as_.is_transposed(), "mul_mat_id: the matrices must not be transposed", as_)
     require(as_.ne[2] > 0 or ids.is_empty(), "mul_mat_id: at least one matrix is needed", as_, ids)

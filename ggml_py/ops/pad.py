@@ -1,4 +1,4 @@
-"""Elements put before and after those of a tensor, and elements that go round."""
+"""Ops that pad a tensor with zeros or with its elements, or roll its elements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def pad(a: Tensor, p0: int, p1: int, p2: int, p3: int) -> Tensor:
 def pad_ext_circular(
     a: Tensor, lp0: int, rp0: int, lp1: int, rp1: int, lp2: int, rp2: int, lp3: int, rp3: int
 ) -> Tensor:
-    """a repeated endlessly, cut out lp_i before and rp_i after it in dimension i
+    """Pad dimension i with lp_i elements before and rp_i after, from a repeated periodically
     (ggml.c:ggml_pad_ext_circular).
     """
     require(not a.is_empty(), "pad_circular: a must have elements", a)
@@ -36,7 +36,7 @@ def pad_ext_circular(
 
 
 def pad_circular(a: Tensor, p0: int, p1: int, p2: int, p3: int) -> Tensor:
-    """p_i elements from a's start after its end in dimension i (ggml.c:ggml_pad_circular)."""
+    """Append p_i elements from the start of dimension i at its end (ggml.c:ggml_pad_circular)."""
     return pad_ext_circular(a, 0, p0, 0, p1, 0, p2, 0, p3)
 
 

@@ -91,7 +91,7 @@ def rope_ext_back(
     sections: Sequence[int] = (0, 0, 0, 0),
     n_offs: int = 0,
 ) -> Tensor:
-    """rope_ext with the angles negated: its gradient, from that of its result
+    """Backpropagate a gradient through rope_ext: rotate by negated angles
     (ggml.c:ggml_rope_ext_back, ggml_rope_multi_back).
     """
     yarn = (ext_factor, attn_factor, beta_fast, beta_slow)
@@ -116,8 +116,8 @@ def rope_multi(
     beta_fast: float,
     beta_slow: float,
 ) -> Tensor:
-    """rope_ext with four position axes; `sections` says how many pairs each axis turns
-    (ggml.c:ggml_rope_multi).
+    """Apply RoPE with four position axes; `sections` has the number of pairs that each axis
+    rotates (ggml.c:ggml_rope_multi).
     """
     yarn = (ext_factor, attn_factor, beta_fast, beta_slow)
     base = (n_ctx_orig, freq_base, freq_scale)

@@ -1,4 +1,4 @@
-"""Views: other looks at the same bytes. Nothing is computed."""
+"""Views: tensors that share the bytes of another tensor, with another shape or strides."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def ssm_scan(
     s [N, dim, H, cells], x [dim, H, T, B], dt [H, T, B], a [N or 1, H], b, c [N, G, T, B], ids I32
     [B]
     -> 1-d: y [dim, H, T, B], then n_snapshots states [N, dim, H, B], newest first; only
-    min(T, n_snapshots) of them are written. ggml has them for a scalar decay only.
+    min(T, n_snapshots) states are written. ggml supports a scalar decay only.
     """
     require(
         all(t.is_contiguous() for t in (s, dt, a)),

@@ -20,7 +20,7 @@ def moved(t: Tensor) -> int:
     """Return the maximum bytes that a node reads and writes."""
     made = dense_bytes(t)
     comes = t.src[0] if t.src else None
-    if t.view_src is not None and comes is not None:  # of what is written into, no more than that
+    if t.view_src is not None and comes is not None:  # at most the bytes that are written
         made = min(made, dense_bytes(comes))
     return made + (OPS[t.op].reads or all_sources)(t)
 

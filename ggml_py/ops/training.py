@@ -29,9 +29,9 @@ def cross_entropy_loss_back(grad: Tensor, logits: Tensor, labels: Tensor) -> Ten
 
 @op("COUNT_EQUAL")
 def count_equal(a: Tensor, b: Tensor) -> Tensor:
-    """How many elements of a and b are equal (ggml.c:ggml_count_equal). -> I64 [1]
+    """Count the equal elements of a and b (ggml.c:ggml_count_equal). -> I64 [1]
 
-    Of every row; ggml-cpu takes wrong ones where there are more than two dimensions.
+    Counts all rows; ggml-cpu counts wrong rows of tensors with more than two dimensions.
     """
     require(a.same_shape(b), "count_equal: both must have the same shape", a, b)
     return node("COUNT_EQUAL", I64, (1,), a, b)

@@ -25,8 +25,8 @@ def interpolate(
     """a resampled to [ne0, ne1, ne2, ne3], up or down (ggml.c:ggml_interpolate).
 
     mode "nearest", "bilinear" or "bicubic" is of dimensions 0 and 1; 2 and 3 are always nearest.
-    antialias (bilinear only) widens the filter where the image shrinks; with align_corners too, no
-    pixel under the filter is left out (ggml drops the last).
+    antialias (bilinear only) widens the filter if the image shrinks. With align_corners the filter
+    includes all pixels (ggml omits the last).
     """
     require(mode in MODES, f"interpolate: mode must be one of {list(MODES)}, got {mode!r}", a)
     require(a.type is F32, "interpolate: a must be f32", a)

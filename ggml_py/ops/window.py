@@ -21,7 +21,7 @@ def win_part(a: Tensor, w: int) -> Tensor:
 
 @op("WIN_UNPART", "w:i")
 def win_unpart(a: Tensor, w0: int, h0: int, w: int) -> Tensor:
-    """What win_part took apart (ggml.c:ggml_win_unpart). a [C, w, w, n_windows] -> [C, w0, h0]"""
+    """Join windows of win_part (ggml.c:ggml_win_unpart). a [C, w, w, n_windows] -> [C, w0, h0]"""
     require(a.type is F32, "win_unpart: a must be f32", a)
     whole = w > 0 and a.ne[1:] == (w, w, -(-w0 // w) * -(-h0 // w))
     require(whole, f"win_unpart: a must be the {w} x {w} windows of {w0} x {h0}", a)

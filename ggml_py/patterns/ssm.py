@@ -27,10 +27,10 @@ def keeps_the_last_inputs(m: Match) -> str:
     for kept in m.all("kept"):
         window = kept.src[0]
         if window is None or (window.ne, window.nb[:3]) != (state.ne, joined.nb[:3]):
-            return f"needs the same number of stored inputs as before; got {window}"
+            return f"needs to store as many inputs as it reads; got {window}"
         rows = kept.ne == row or (kept.ne == state.ne and kept.nb[:2] == dense)
         if window.view_offs >= joined.nb[1] or not rows:
-            return f"needs the inputs of a time step stored in rows of {row[0]}; got {kept}"
+            return f"needs rows of {row[0]} stored inputs, one row per sequence; got {kept}"
     return whole(m["y"].src[0])
 
 

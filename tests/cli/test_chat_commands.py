@@ -93,7 +93,7 @@ def test_words_that_end_a_chat(chat: Any, word: str) -> None:
 REFUSED = [
     ("/hlep", "unknown command /hlep; did you mean /help?"),
     ("/xyzzy", "unknown command /xyzzy; /help lists all"),
-    ("/image cat.png", "no vision encoder is loaded; restart qwen35moe with --mmproj FILE"),
+    ("/image cat.png", "no vision encoder is loaded; start the chat with --mmproj FILE"),
     ("/read", "file name is missing; use /read FILE"),
     ("/read no such file", "no such file: No such file or directory; check the path"),
     ("/regen", "the conversation has no message to respond to again; send one first"),

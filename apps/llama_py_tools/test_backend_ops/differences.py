@@ -35,7 +35,7 @@ class CaseDifference:
 
 
 DIFFERENCES: list[CaseDifference] = []
-IGNORES_STRIDES = "takes its source to be contiguous"
+IGNORES_STRIDES = "assumes a contiguous source"
 
 
 def differs_from_ggml(op: str, why: str, **where: Sequence[Any]) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Commanded(Protocol):
-    """Interface of the chat that commands change, `llama_py_tools.generate.chat.Talk`."""
+    """Interface of the interactive chat that commands change (`chat.Talk`)."""
 
     run: GenerationRun
     conversation: Conversation
@@ -45,7 +45,7 @@ LOOKS_LIKE = re.compile(r"/(?:[A-Za-z]+|\?)(?=\s|$)")
 
 
 def help(talk: Commanded, rest: str) -> None:
-    """what can be typed (also /?)"""
+    """list the commands (also /?)"""
     for name, command in COMMANDS.items():
         session.tell(f"{USAGE.get(name, name):18} {command.__doc__}")
     session.tell(
@@ -55,12 +55,12 @@ def help(talk: Commanded, rest: str) -> None:
 
 
 def clear(talk: Commanded, rest: str) -> None:
-    """forget the conversation"""
+    """start a new conversation (also /new, /reset)"""
     talk.clear()
 
 
 def system(talk: Commanded, rest: str) -> None:
-    """what the model is to be, from now on; without a text: tell it"""
+    """change the system prompt; without a text: print it"""
     if rest:
         talk.conversation.system = rest
     else:
@@ -68,14 +68,14 @@ def system(talk: Commanded, rest: str) -> None:
 
 
 def regen(talk: Commanded, rest: str) -> None:
-    """answer the last message again, differently"""
+    """generate the last response again (also /retry)"""
     if not talk.run.sampler.is_random:
         session.tell(dimmed("(temp is 0, so the response will be the same)"))
     talk.again()
 
 
 def edit(talk: Commanded, rest: str) -> None:
-    """ask the last message differently; on a terminal it can be changed"""
+    """replace the last message, and generate a new response"""
     if not talk.last_said():
         raise ModelError("the conversation has no message to edit; send one first")
     text = rest or talk.source.read_once(talk.last_said())
@@ -84,7 +84,7 @@ def edit(talk: Commanded, rest: str) -> None:
 
 
 def read(talk: Commanded, rest: str) -> None:
-    """put the text of a file before the next message"""
+    """attach a text file to the next message"""
     path = _path(rest, "/read FILE")
     data = path.read_bytes()
     if b"\0" in data:
@@ -94,14 +94,14 @@ def read(talk: Commanded, rest: str) -> None:
 
 
 def image(talk: Commanded, rest: str) -> None:
-    """show the model an image, before the next message"""
+    """attach an image to the next message"""
     from llama_py.vision.image import Image
 
     path = _path(rest, "/image FILE")
     if talk.run.model.vision is None:
         raise ModelError(
-            f"no vision encoder is loaded; restart {talk.run.model.arch} with --mmproj FILE, or "
-            "use /read FILE for a text file"
+            "no vision encoder is loaded; start the chat with --mmproj FILE, or use /read FILE for "
+            "a text file"
         )
     width, height = Image.open(path).size
     talk.images.append(path)
@@ -109,7 +109,7 @@ def image(talk: Commanded, rest: str) -> None:
 
 
 def save(talk: Commanded, rest: str) -> None:
-    """write messages and settings to a file (JSON)"""
+    """save messages and settings to a JSON file"""
     path, c = _path(rest, "/save FILE"), talk.conversation
     name = str(talk.run.model.file.metadata.get("general.name", talk.run.model.arch))
     saved.save(path, name, c.messages, settings.values(talk.run))
@@ -117,7 +117,7 @@ def save(talk: Commanded, rest: str) -> None:
 
 
 def load(talk: Commanded, rest: str) -> None:
-    """go on with a conversation that was saved"""
+    """load a saved conversation and continue it"""
     path = _path(rest, "/load FILE")
     messages, changes = saved.load(path)
     before = list(talk.conversation.messages)
@@ -131,7 +131,7 @@ def load(talk: Commanded, rest: str) -> None:
 
 
 def set(talk: Commanded, rest: str) -> None:
-    """show or change how answers are chosen: /set temp 0.5"""
+    """print or change settings, such as /set temp 0.5"""
     name, _, text = rest.partition(" ")
     if not name:
         session.tell(settings.text(talk.run))
@@ -143,7 +143,7 @@ def set(talk: Commanded, rest: str) -> None:
 
 
 def exit(talk: Commanded, rest: str) -> None:
-    """end the conversation (also /bye, /quit, Ctrl-D)"""
+    """end the chat (also /bye, /quit, Ctrl-D)"""
     talk.ended = True
 
 

@@ -69,6 +69,6 @@ def col2im_1d(new: Leaves, type: GGMLType, signal: Shape) -> Tensor:
     return ops.col2im_1d(new((k * oc, n), type), s0, oc, p0)
 
 
-differs_from_ggml("CONV_TRANSPOSE_1D", "rounds its input to f16 too", type_kernel=[F16], L=[3])
-differs_from_ggml("CONV_TRANSPOSE_2D", "rounds its input to f16 too", type_kernel=[F16],
+differs_from_ggml("CONV_TRANSPOSE_1D", "also rounds its input to f16", type_kernel=[F16], L=[3])
+differs_from_ggml("CONV_TRANSPOSE_2D", "also rounds its input to f16", type_kernel=[F16],
                   ne_input=[(3, 2, 3, 1)])

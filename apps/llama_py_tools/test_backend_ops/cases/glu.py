@@ -65,7 +65,7 @@ def swiglu_oai(new: Leaves, ne_a: Shape, alpha: float, limit: float, v: bool = F
 
 for _name in ("GEGLU", "GEGLU_QUICK"):
     differs_from_ggml(
-        _name, "takes it from a table of f16 values: one alone shows the rounding",
+        _name, "rounds the value to f16, from a table",
         ne_a=[(2, 1, 1, 1)],
     )
 

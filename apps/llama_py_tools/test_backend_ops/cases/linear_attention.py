@@ -55,6 +55,6 @@ def gated_linear_attn(
 
 
 for name in ("RWKV_WKV6", "RWKV_WKV7", "GATED_LINEAR_ATTN"):
-    differs_from_ggml(name, "gives the last state only", K=[2, 5])
-differs_from_ggml("RWKV_WKV7", "reads whole vectors: beyond the end of heads of such a size",
+    differs_from_ggml(name, "returns only the last state", K=[2, 5])
+differs_from_ggml("RWKV_WKV7", "reads whole vectors, past the end of heads of this size",
                   head_size=[16, 33])

@@ -104,11 +104,11 @@ def set_rows(
     return ops.set_rows(new((n0, n_rows, n2, n3), type), src, idx)
 
 
-crashes_ggml("GET_ROWS", "has no function that decodes them, and calls it all the same",
+crashes_ggml("GET_ROWS", "calls a missing function to decode this type",
              type=PARTNERS[:1])
 differs_from_ggml("SET_ROWS", "rounds halves to the even level with vectors, else away from zero",
                   type=[Q8_0], type_src=[F16])
-differs_from_ggml("GET_ROWS", "takes the row numbers to be contiguous", gaps=[1])
+differs_from_ggml("GET_ROWS", "assumes contiguous row numbers", gaps=[1])
 
 
 draws("GET_ROWS", 1, lambda t: integers(0, t.src[0].ne[1]))

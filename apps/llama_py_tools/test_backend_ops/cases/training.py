@@ -50,7 +50,7 @@ def count_equal_strided(new: Leaves, ne: Shape, v: str) -> Tensor:
 
 differs_from_ggml("COUNT_EQUAL", "computes wrong row numbers in tensors with a dimension 3",
                   ne=[(33, 5, 4, 3)])
-differs_from_ggml("COUNT_EQUAL", "takes the source of ARGMAX to be contiguous", gaps=[0, 1])
+differs_from_ggml("COUNT_EQUAL", "assumes a contiguous source of ARGMAX", gaps=[0, 1])
 
 STEPS: list[Shape] = [(10, 5, 4, 3), (1, 1, 1, 1), (4099, 3, 1, 1)]
 

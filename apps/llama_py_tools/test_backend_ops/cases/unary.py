@@ -70,7 +70,7 @@ for _name in ("SILU", "SIGMOID", "SOFTPLUS", "TANH", "EXP", "GELU", "GELU_QUICK"
 
 for _name in ("GELU", "GELU_QUICK"):
     differs_from_ggml(
-        _name, "takes it from a table of f16 values: one alone shows the rounding",
+        _name, "rounds the value to f16, from a table",
         ne_a=[(1, 1, 1, 1)],
     )
 

@@ -49,5 +49,5 @@ def interpolate(
     return ops.interpolate(new(ne), *ne_tgt, mode, align_corners, antialias)
 
 
-differs_from_ggml("UPSCALE", "leaves out the last of the pixels that contribute",
+differs_from_ggml("UPSCALE", "omits the last pixel that contributes",
                   align_corners=[True], antialias=[True])

@@ -164,4 +164,4 @@ def conv_3d(
     return ops.conv_3d_direct(a, new((*size, IC * N)), s, p, d, IC, N, OC)
 
 
-differs_from_ggml("CONV_2D_DW", "takes the kernel to be contiguous", gaps=[0])
+differs_from_ggml("CONV_2D_DW", "assumes a contiguous kernel", gaps=[0])

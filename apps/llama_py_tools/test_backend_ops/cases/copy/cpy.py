@@ -152,5 +152,5 @@ def cpy_reshaped(new: Leaves, type: GGMLType, ne: Shape, to: Shape) -> Tensor:
 
 differs_from_ggml("CPY", "rounds halves to the even level with vectors, else away from zero",
                   type_src=[F16, BF16], type_dst=[BY_NAME["q8_0"]])
-crashes_ggml("CPY", "has no function that decodes them, and calls it all the same",
+crashes_ggml("CPY", "calls a missing function to decode this type",
              type_src=PARTNERS)

@@ -93,4 +93,4 @@ def mul_mat_hadamard(new: Leaves, type_b: GGMLType, n: int, m: int, bs: tuple[in
     return ops.mul_mat_hadamard(new((n, n), F32, hadamard), new((n, m, *bs), type_b))
 
 
-differs_from_ggml("MUL_MAT_HADAMARD", "takes src1 to be contiguous", gaps=[1])
+differs_from_ggml("MUL_MAT_HADAMARD", "assumes a contiguous src1", gaps=[1])
