@@ -78,7 +78,9 @@ def content(
 def alignment_of(stored: Mapping[str, bytes]) -> int:
     raw = stored.get(ALIGNMENT, encode("u32", 32))
     (found,) = struct.unpack_from("<I", raw, 4) if len(raw) == 8 else (0,)
-    if raw[:4] != struct.pack("<I", KINDS["u32"]) or found <= 0 or found & (found - 1):
+    if raw[:4] != struct.pack("<I", KINDS["u32"]):
+        raise GGUFError(f"{ALIGNMENT} must be a power of two of type u32, got another type")
+    if found <= 0 or found & (found - 1):
         raise GGUFError(f"{ALIGNMENT} must be a power of two of type u32, got {found}")
     return int(found)
 

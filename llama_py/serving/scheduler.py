@@ -463,7 +463,7 @@ class Scheduler:
         try:
             self.sequences.finish(slot.id, whole=False)
         except Exception:
-            log.exception("slot %d: its sequence cannot be kept, so the slot is cleared", slot.id)
+            log.exception("slot %d: finishing its sequence failed, so the slot is cleared", slot.id)
             self.cache.invalidate(slot.id, 0)
         self.look(slot)
         slot.job, slot.used, self._is_tight = None, self.metrics.n_steps, False

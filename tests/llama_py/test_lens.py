@@ -99,7 +99,7 @@ REFUSED = [
     ("llama-dense", np.zeros((2, 63)), "rows must have 64 elements, got 63"),
     ("llama-dense", np.zeros(64), r"got \(64,\)"),
     ("bert-dense", np.zeros((1, 64)), "no LM head"),
-    ("gemma3n-few", np.zeros((1, 64)), "more than a row"),
+    ("gemma3n-few", np.zeros((1, 64)), "more inputs than one row"),
 ]
 
 

@@ -96,7 +96,7 @@ def test_nothing_to_go_on_from() -> None:
         sequences.start(0, [])
     sequences.start(0, tokens(3))
     sequences.advance([0])
-    with pytest.raises(ContextError, match="no tokens to continue"):
+    with pytest.raises(ContextError, match="no new token to continue"):
         sequences.advance([0])
 
 

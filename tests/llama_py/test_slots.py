@@ -319,7 +319,7 @@ def test_what_it_takes_is_told(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize("name", ["kimi-linear-moe", "llama-dense"])
 def test_others_have_no_slots(name: str) -> None:
-    with pytest.raises(ContextError, match="known: qwen35, qwen35moe, qwen3next"):
+    with pytest.raises(ContextError, match="only for qwen35, qwen35moe, qwen3next"):
         context(name)
 
 
