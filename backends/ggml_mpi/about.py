@@ -32,7 +32,7 @@ def about(device: Device) -> RankAbout:
     return RankAbout(target, platform.node(), device.description)
 
 
-def compared(comm: MPI.Intracomm) -> list[str]:
+def gather_hosts(comm: MPI.Intracomm) -> list[str]:
     """Return the names of all ranks' machines. Every rank must call it.
 
     BackendError in all ranks, if one has another version of the program: an order would be

@@ -47,7 +47,7 @@ class RankMeeting:
         self.world, self.there, self.here = world, there, here
 
     def run(self) -> None:
-        with self.world.whole():
+        with self.world.atomic():
             for program in self.there:
                 program.run()
             if self.here is not None:

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from ggml_mpi import orders
-from ggml_mpi.files import digest_of
+from ggml_mpi.files import sample_digest
 from ggml_mpi.kept import LEAST
-from ggml_mpi.kept import digest_of as digest_of_all
+from ggml_mpi.kept import full_digest as digest_of_all
 from ggml_mpi.wire import RankMemory, leaf_to_send, steps_to_send
 from ggml_mpi.world import World
 from ggml_py.backend import (
@@ -73,7 +73,7 @@ class RankBuffer(RankMemory):
         """Send bytes straight to another rank; see ggml_py.backend.PeerCopyBuffer."""
         if not isinstance(target, RankBuffer) or target.rank == self.rank:
             return False
-        with self.world.whole():
+        with self.world.atomic():
             self.world.tell(
                 self.rank, orders.Send(buffer=self, offset=offset, size=size, to=target.rank)
             )
@@ -131,12 +131,12 @@ class RankDevice:
     def from_file(self, part: FilePart) -> Buffer | None:
         """Return a buffer with a part of a file that the rank reads (backend.ReadsFiles)."""
         handle = next(handles)
-        size, digest = part.path.stat().st_size, digest_of(part)
+        size, digest = part.path.stat().st_size, sample_digest(part)
         order = orders.Map(handle=handle, part=part, size=size, digest=digest)
-        size = self.world.ask(self.rank, order) or self._sent(handle, part)
+        size = self.world.ask(self.rank, order) or self._send_bytes(handle, part)
         return RankBuffer(self.world, self.rank, size, handle) if size else None
 
-    def _sent(self, handle: int, part: FilePart) -> int:
+    def _send_bytes(self, handle: int, part: FilePart) -> int:
         """Send bytes of a file unless the rank has them; return their number, 0 for few."""
         data = part.of(np.memmap(part.path, np.uint8, "r"))
         if data.size < LEAST:

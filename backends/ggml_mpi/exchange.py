@@ -84,7 +84,7 @@ class Exchange:
             self.adding.run()
 
 
-class Staggered:
+class StaggeredExchange:
     """An exchange of a part computed in pieces; each piece is sent while the next is computed.
 
     pieces  a program, and the end of its bytes
@@ -105,7 +105,7 @@ class Staggered:
         """
         world = self.exchange.world
         try:
-            problem = self._exchanged(world, made)
+            problem = self._exchange_pieces(world, made)
         except Exception as e:
             world.give_up(e)
         if problem is not None:
@@ -113,27 +113,27 @@ class Staggered:
         if self.exchange.adding is not None:
             self.exchange.adding.run()
 
-    def _exchanged(self, world: World, made: Callable[[], object] | None) -> Exception | None:
+    def _exchange_pieces(self, world: World, made: Callable[[], object] | None) -> Exception | None:
         problem: Exception | None = None
         coming, leaving = [], []
         for _, part in self.pieces:
             for rank, into in self.exchange.coming:
                 coming += world.receiving(rank, into[part])
         for program, part in self.pieces:
-            found = tried(program.run)
+            found = catch_failure(program.run)
             if found is not None:
                 problem, world.failed = problem or found, True
             for to in self.exchange.to:
                 for own in self.exchange.own:
                     leaving += world.sending(to, own[part])
-            world.go_on(leaving)
+            world.make_progress(leaving)
         if made is not None:
             made()
         world.wait(coming, leaving)
         return problem
 
 
-def tried(step: Callable[[], object]) -> Exception | None:
+def catch_failure(step: Callable[[], object]) -> Exception | None:
     """Run a step and return the exception that it raised, or None."""
     try:
         step()

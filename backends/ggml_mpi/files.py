@@ -25,19 +25,19 @@ class Files:
         """Return bytes of a file; None if no file has this name, size and digest."""
         key = part.path, size
         if key not in self._maps:
-            self._maps[key] = _mapped(*key)
+            self._maps[key] = _map_file(*key)
         data = self._maps[key]
-        return None if data is None or digest_of(part) != digest else part.of(data)
+        return None if data is None or sample_digest(part) != digest else part.of(data)
 
 
-def _mapped(path: Path, size: int) -> Bytes | None:
+def _map_file(path: Path, size: int) -> Bytes | None:
     try:
         return np.memmap(path, np.uint8, "r") if path.stat().st_size == size else None
     except OSError:
         return None
 
 
-def digest_of(part: FilePart) -> str:
+def sample_digest(part: FilePart) -> str:
     """Return a SHA-256 of the file's first and last megabyte (metadata, names and offsets of
     tensors) and samples of the part's array. Files that differ in one tensor only, such as
     adapted models, have different hashes."""

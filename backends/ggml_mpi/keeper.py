@@ -61,7 +61,7 @@ def tell(stage: bytes) -> None:
             os.write(_told, stage)
 
 
-def kept(linger: float = 0.0) -> None:
+def fork_keeper(linger: float = 0.0) -> None:
     """Return in a new process, the rank; the caller keeps it, and ends after it.
 
     linger  seconds that the keeper of a rank other than 0 waits before it informs the launcher,
@@ -109,7 +109,7 @@ class _Keeper:
     def run(self) -> int:
         """Wait for the rank and return its exit code, 1 after a signal."""
         while True:
-            code = self._looked()
+            code = self._poll()
             if code is not None:
                 if code and self._stage != ENDS:
                     self._end_all()
@@ -131,7 +131,7 @@ class _Keeper:
             return
         self._stage, self._since = said[-1:], time.monotonic()
 
-    def _looked(self) -> int | None:
+    def _poll(self) -> int | None:
         """Return the exit code, once the rank has ended."""
         while True:
             how = os.WNOHANG | os.WUNTRACED | os.WCONTINUED

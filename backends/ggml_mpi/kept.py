@@ -51,7 +51,7 @@ class KeptWeights:
         """Return the bytes, mapped, or None if no valid file has them."""
         try:
             with _folder() as folder:
-                found = _mapped(folder, digest, size)
+                found = _map_file(folder, digest, size)
         except (OSError, ValueError):
             return None
         if found is not None:
@@ -62,12 +62,12 @@ class KeptWeights:
         """Store the bytes and return them, mapped if that succeeds; evict the least recently used
         parts if needed."""
         try:
-            with _made() as folder:
+            with _create_folder() as folder:
                 if not self._make_room(folder, data.size):
                     return data
                 self._used.add(digest)
                 folder.write(digest, data.data)
-                found = _mapped(folder, digest, data.size, check=False)
+                found = _map_file(folder, digest, data.size, check=False)
         except OSError as error:
             self._tell(error)
             return data
@@ -141,7 +141,7 @@ def _folder() -> Folder:
     return folder
 
 
-def _made() -> Folder:
+def _create_folder() -> Folder:
     """Return the directory, made if need be."""
     at = path()
     if at is not None:
@@ -154,13 +154,13 @@ def _made() -> Folder:
     return _folder()
 
 
-def _mapped(folder: Folder, digest: str, size: int, check: bool = True) -> Bytes | None:
+def _map_file(folder: Folder, digest: str, size: int, check: bool = True) -> Bytes | None:
     """Return a file's bytes if they have this digest and size, else remove it and return None."""
     fd = folder.open(digest, os.O_RDONLY)
     try:
         if os.fstat(fd).st_size == size:
             data = np.frombuffer(mmap.mmap(fd, size, access=mmap.ACCESS_READ), np.uint8)
-            if not check or digest_of(data) == digest:
+            if not check or full_digest(data) == digest:
                 if os.utime in os.supports_fd:
                     os.utime(fd)
                 return data
@@ -171,6 +171,6 @@ def _mapped(folder: Folder, digest: str, size: int, check: bool = True) -> Bytes
     return None
 
 
-def digest_of(data: Bytes) -> str:
+def full_digest(data: Bytes) -> str:
     """Return the SHA-256 of the bytes, which is their file name."""
     return hashlib.sha256(data.data).hexdigest()

@@ -26,7 +26,7 @@ HELLO = 64  # maximum bytes of a rank's first message
 WELCOME = b"+"
 
 
-def connected(comm: MPI.Intracomm, hosts: Sequence[str]) -> dict[int, socket.socket]:
+def connect_ranks(comm: MPI.Intracomm, hosts: Sequence[str]) -> dict[int, socket.socket]:
     """Return rank 0's connections to all others, or another rank's to rank 0. All ranks call it.
 
     BackendError in all ranks, if one cannot reach rank 0.
@@ -87,7 +87,7 @@ def _accept(server: socket.socket, token: str, n: int, found: dict[int, socket.s
                 assert isinstance(key.fileobj, socket.socket)
                 line = key.fileobj
                 said[line] += _heard(line)
-                rank = _rank_of(said[line], token)
+                rank = _parse_hello(said[line], token)
                 if rank is None:
                     continue
                 watched.unregister(line)
@@ -108,7 +108,7 @@ def _heard(line: socket.socket) -> bytes:
     return b"\n"
 
 
-def _rank_of(said: bytes, token: str) -> int | None:
+def _parse_hello(said: bytes, token: str) -> int | None:
     """Return the rank that sent this; 0: another client; None: the message is incomplete."""
     hello, end, _ = said.partition(b"\n")
     if not end:
@@ -132,18 +132,18 @@ def _to_first(where: list[str], port: int, hello: bytes) -> socket.socket | None
 def _addresses() -> Iterator[str]:
     """Yield this machine's addresses, of its name and on Linux of all interfaces, IPv4 first,
     without link-local addresses, which are invalid elsewhere."""
-    found = [*_named(), *_of_interfaces()]
+    found = [*_host_addresses(), *_interface_addresses()]
     yield from (a for a in found if ":" not in a)
     yield from (a for a in found if ":" in a and not a.startswith("fe80:"))
 
 
-def _named() -> Iterator[str]:
+def _host_addresses() -> Iterator[str]:
     with suppress(OSError):
         for *_, address in socket.getaddrinfo(platform.node(), None, type=socket.SOCK_STREAM):
             yield str(address[0])
 
 
-def _of_interfaces() -> Iterator[str]:
+def _interface_addresses() -> Iterator[str]:
     with suppress(ImportError, OSError):
         import fcntl
 

@@ -15,7 +15,7 @@ class Word:
 
     number: int = 0
 
-    def numbered(self: Self, number: int) -> Self:
+    def replace_number(self: Self, number: int) -> Self:
         return replace(self, number=number)
 
 

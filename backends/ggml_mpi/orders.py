@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ggml_mpi.about import about
-from ggml_mpi.exchange import Exchange, Meetings, Staggered
+from ggml_mpi.exchange import Exchange, Meetings, StaggeredExchange
 from ggml_mpi.files import Files
 from ggml_mpi.kept import KeptWeights
 from ggml_mpi.order import Order
@@ -28,7 +28,7 @@ from ggml_py.backend import (
 from ggml_py.tensor import Tensor
 
 
-class Here(Protocol):
+class RankState(Protocol):
     """The rank that obeys: its device, and the buffers and programs that rank 0 has numbers for."""
 
     world: World
@@ -45,13 +45,13 @@ class Here(Protocol):
 class DescribeRank(Order):
     """Order to describe the rank's machine: see `about.RankAbout`."""
 
-    def obey(self, here: Here) -> Any:
+    def obey(self, here: RankState) -> Any:
         return about(here.device)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FreeMemory(Order):
-    def obey(self, here: Here) -> Any:
+    def obey(self, here: RankState) -> Any:
         return here.device.memory()
 
 
@@ -61,7 +61,7 @@ class Threads(Order):
     n_batch: int | None = None
     batch: bool = False
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         if not self.batch:
             here.device.set_threads(self.n)
         elif isinstance(here.device, SupportsBatchThreads):
@@ -73,7 +73,7 @@ class Alloc(Order):
     handle: int
     size: int
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         here.buffers[self.handle] = here.device.alloc(self.size)
 
 
@@ -81,7 +81,7 @@ class Alloc(Order):
 class ReportHeld(Order):
     """Bytes of all buffers that rank 0 knows."""
 
-    def obey(self, here: Here) -> int:
+    def obey(self, here: RankState) -> int:
         return sum(buffer.size for buffer in here.buffers.values())
 
 
@@ -89,7 +89,7 @@ class ReportHeld(Order):
 class Free(Order):
     handle: int
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         here.buffers.pop(self.handle, None)
 
 
@@ -97,7 +97,7 @@ class Free(Order):
 class Map(Order):
     """Use bytes of a file for a buffer. The answer is its size, or 0 if the file is missing.
 
-    size, digest   of the file, see `files.digest_of`
+    size, digest   of the file, see `files.sample_digest`
     """
 
     handle: int
@@ -105,11 +105,11 @@ class Map(Order):
     size: int
     digest: str
 
-    def obey(self, here: Here) -> int:
+    def obey(self, here: RankState) -> int:
         data = here.files.read(self.part, self.size, self.digest)
         if data is None:
             return 0
-        here.buffers[self.handle] = held(here, data)
+        here.buffers[self.handle] = make_buffer(here, data)
         return data.size
 
 
@@ -122,11 +122,11 @@ class Find(Order):
     size: int
     digest: str
 
-    def obey(self, here: Here) -> bool:
+    def obey(self, here: RankState) -> bool:
         data = here.kept.find(self.digest, self.size)
         if data is None:
             return False
-        here.buffers[self.handle] = held(here, data)
+        here.buffers[self.handle] = make_buffer(here, data)
         return True
 
 
@@ -138,13 +138,13 @@ class StoreBytes(Order):
     size: int
     digest: str
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         data = np.empty(self.size, np.uint8)
         here.world.receive(0, data)
-        here.buffers[self.handle] = held(here, here.kept.keep(self.digest, data))
+        here.buffers[self.handle] = make_buffer(here, here.kept.keep(self.digest, data))
 
 
-def held(here: Here, data: Bytes) -> Buffer:
+def make_buffer(here: RankState, data: Bytes) -> Buffer:
     """Return a buffer of bytes that do not change."""
     buffer: Buffer | None = here.device.wrap(data)
     if buffer is None:
@@ -162,7 +162,7 @@ class Write(Order):
     size: int
     data: bytes = b""
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         data = np.frombuffer(self.data, np.uint8)
         if not self.data:
             data = np.empty(self.size, np.uint8)
@@ -176,7 +176,7 @@ class Read(Order):
     offset: int
     size: int
 
-    def obey(self, here: Here) -> Any:
+    def obey(self, here: RankState) -> Any:
         return self.buffer.read(self.offset, self.size)
 
 
@@ -185,7 +185,7 @@ class Clear(Order):
     buffer: Buffer
     value: int
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         self.buffer.clear(self.value)
 
 
@@ -199,7 +199,7 @@ class Send(Order):
     size: int
     to: int
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         here.world.send(self.to, self.buffer.read(self.offset, self.size))
 
 
@@ -213,7 +213,7 @@ class Receive(Order):
     size: int
     source: int
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         take(here.world, self.source, self.buffer, self.offset, self.size)
 
 
@@ -237,7 +237,7 @@ class Copy(Order):
     to: Buffer
     at: int
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         self.to.write(self.at, self.buffer.read(self.offset, self.size))
 
 
@@ -247,7 +247,7 @@ class Begin(Order):
 
     types: Sequence[str]
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         if isinstance(here.device, SupportsKernelCache):
             here.device.begin(self.types)
 
@@ -259,7 +259,7 @@ class Provide(Order):
     steps: Steps
     many: bool
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         if isinstance(here.device, SupportsKernelCache):
             steps = steps_to_run(self.steps, here.device)
             here.device.provide(steps, CompileOptions(many=self.many))
@@ -271,7 +271,7 @@ class PrepareAll(Order):
 
     weights: Sequence[tuple[Tensor, Sequence[str]]]
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         if isinstance(here.device, SupportsKernelCache):
             here.device.prepare_weights(self.weights)
 
@@ -286,7 +286,7 @@ class Prepare(Order):
     handle: int
     repack: bool
 
-    def obey(self, here: Here) -> tuple[str, int]:
+    def obey(self, here: RankState) -> tuple[str, int]:
         before, device = self.weight.buffer, here.device
         device.repack = self.repack
         device.prepare_weight(self.weight, self.uses)
@@ -306,7 +306,7 @@ class Compile(Order):
     steps: Steps
     many: bool
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         steps = steps_to_run(self.steps, here.device)
         here.programs[self.handle] = here.device.compile(steps, CompileOptions(many=self.many))
 
@@ -322,7 +322,7 @@ class Meet(Order):
     ranks: Sequence[int | None]
     receivers: Sequence[int]
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         here.programs[self.handle] = here.meetings.exchange(
             {self.position: self.part}, self.ranks, self.receivers
         )
@@ -332,7 +332,7 @@ class Meet(Order):
 class RunProgram(Order):
     handle: int
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         here.programs[self.handle].run()
 
 
@@ -345,7 +345,7 @@ class Join(RunProgram):
 
 @dataclass(frozen=True, kw_only=True)
 class Stagger(Order):
-    """Run the program of `Meet` and the matmul before it, piece by piece: see exchange.Staggered.
+    """Run the program of `Meet` and the matmul before it, piece by piece: see exchange.StaggeredExchange.
 
     pieces  handle of each piece's program, and the end of its bytes
     """
@@ -353,14 +353,14 @@ class Stagger(Order):
     handle: int
     pieces: Sequence[tuple[int, int]]
 
-    def obey(self, here: Here) -> None:
-        self.of(here).run()
+    def obey(self, here: RankState) -> None:
+        self.build_exchange(here).run()
 
-    def of(self, here: Here) -> Staggered:
+    def build_exchange(self, here: RankState) -> StaggeredExchange:
         pieces = [(here.programs[handle], end) for handle, end in self.pieces]
         exchange = here.programs[self.handle]
         assert isinstance(exchange, Exchange)
-        return Staggered(exchange, pieces)
+        return StaggeredExchange(exchange, pieces)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -369,7 +369,7 @@ class Blank(Order):
 
     size: int
 
-    def obey(self, here: Here) -> bytes:
+    def obey(self, here: RankState) -> bytes:
         return bytes(self.size)
 
 
@@ -377,7 +377,7 @@ class Blank(Order):
 class ReportSent(Order):
     """Return the number of messages and bytes that this rank has sent."""
 
-    def obey(self, here: Here) -> tuple[int, int]:
+    def obey(self, here: RankState) -> tuple[int, int]:
         return here.world.sent.n, here.world.sent.n_bytes
 
 
@@ -385,5 +385,5 @@ class ReportSent(Order):
 class Drop(Order):
     handle: int
 
-    def obey(self, here: Here) -> None:
+    def obey(self, here: RankState) -> None:
         here.programs.pop(self.handle, None)

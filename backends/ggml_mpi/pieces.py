@@ -49,7 +49,7 @@ class SumPieces:
 
 
 @cache
-def most(world: World) -> int:
+def count_pieces(world: World) -> int:
     """Return the pieces of a matmul, 1 for fast links (set by LLAMA_PY_MPI_PIECES)."""
     told = os.environ.get("LLAMA_PY_MPI_PIECES", "")
     if told.isdigit():
@@ -76,8 +76,8 @@ def in_pieces(world: World, splits: Sequence[Split]) -> dict[int, dict[int, tupl
         if isinstance(split.program, RankMeeting):
             makers = _makers(splits, i)
             n_tokens = min((t.ne[1] for t in makers.values()), default=0)
-            if n_tokens >= 2 * LEAST and (n := most(world)) > 1:
-                last = {rank: _last(splits, i, rank) for rank in makers}
+            if n_tokens >= 2 * LEAST and (n := count_pieces(world)) > 1:
+                last = {rank: _last_split(splits, i, rank) for rank in makers}
                 found[i] = {
                     rank: (last[rank], _pieces(splits[last[rank]], t, n))
                     for rank, t in makers.items()
@@ -89,11 +89,11 @@ def _makers(splits: Sequence[Split], i: int) -> dict[int, Tensor]:
     """Return each rank's matmul for a sum; empty unless each rank's split ends with it."""
     total = next(t for t in splits[i].nodes if t.op == "REDUCE")
     parts = [_product(t) for t in total.src if t is not None]
-    found = {rank_of(t): t for t in parts}
+    found = {find_rank(t): t for t in parts}
     if total.param("receivers") or len(found) < len(parts):
         return {}
     for rank, t in found.items():
-        last = _last(splits, i, rank)
+        last = _last_split(splits, i, rank)
         steps: Sequence[Any] = splits[last].steps if last >= 0 else ()
         if len(steps) < 2 or steps[-1] is not t or not _is_plain(t):
             return {}
@@ -111,7 +111,7 @@ def _product(t: Tensor) -> Tensor:
     return t
 
 
-def _last(splits: Sequence[Split], before: int, rank: int) -> int:
+def _last_split(splits: Sequence[Split], before: int, rank: int) -> int:
     """Return the number of a rank's last split before another, or -1."""
     for i in range(before - 1, -1, -1):
         program = splits[i].program
@@ -155,6 +155,6 @@ def _columns(t: Tensor, start: int, end: int) -> Tensor:
     return part
 
 
-def rank_of(t: Tensor) -> int:
+def find_rank(t: Tensor) -> int:
     """Return the rank that has the tensor's memory."""
     return t.buffer.rank if isinstance(t.buffer, RankBuffer) else 0

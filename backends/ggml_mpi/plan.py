@@ -9,7 +9,7 @@ from functools import partial
 from ggml_mpi import orders
 from ggml_mpi.all_reduce import RankMeeting
 from ggml_mpi.device import RankBuffer, RankProgram, handles
-from ggml_mpi.exchange import Exchange, Staggered, tried
+from ggml_mpi.exchange import Exchange, StaggeredExchange, catch_failure
 from ggml_mpi.order import Order
 from ggml_mpi.pieces import SumPieces, in_pieces
 from ggml_mpi.script import Forget, Keep, Play, Put
@@ -46,36 +46,36 @@ class RankPlan(Plan):
         if self.times is not None:  # splits run and end one after the other
             super().run()
             return
-        with self.world.whole():
+        with self.world.atomic():
             try:
-                problem = self._together()
+                problem = self._run_all()
             except BaseException as e:  # other ranks wait for the missing data
                 self.world.give_up(e if isinstance(e, Exception) else BackendError(repr(e)))
         if problem is not None:
-            self.world.settle(self.world.named(problem))
+            self.world.settle(self.world.add_rank_name(problem))
         self.world.check()
 
     def run_in_parts(self) -> Iterator[None]:
         self.run()
         yield
 
-    def _together(self) -> Exception | None:
+    def _run_all(self) -> Exception | None:
         """Run rank 0's steps; return its failure if other ranks only notice it later."""
         problem: Exception | None = None
-        given = {rank: _given(tensors) for rank, tensors in self.parts.given.items()}
+        given = {rank: _tensors_bytes(tensors) for rank, tensors in self.parts.given.items()}
         for rank, handle in self.handles.items():
             self.world.tell(rank, Play(handle=handle, given=given[rank]))
         for step, meets in self.parts.here:
             if meets:
                 step()
                 continue
-            found = tried(step)
+            found = catch_failure(step)
             if found is not None:
                 problem, self.world.failed = problem or found, True
         return problem
 
 
-def _given(tensors: Sequence[Tensor]) -> bytes:
+def _tensors_bytes(tensors: Sequence[Tensor]) -> bytes:
     return b"".join(tensor_bytes(t).tobytes() for t in tensors)
 
 
@@ -104,25 +104,25 @@ class _Parts:
             else:
                 self._run(heads.get(i, split.program))
 
-    def _at(self, rank: int, order: Order) -> None:
+    def _add_order(self, rank: int, order: Order) -> None:
         self.orders.setdefault(rank, []).append(order)
         self.given.setdefault(rank, [])
 
     def _stagger(self, meeting: RankMeeting, pieces: Mapping[int, SumPieces]) -> None:
         for one in meeting.there:
             order = orders.Stagger(handle=one.handle, pieces=pieces[one.rank].numbers)
-            self._at(one.rank, order)
+            self._add_order(one.rank, order)
         if isinstance(meeting.here, Exchange):  # sends all pieces despite failures
-            self.here.append((Staggered(meeting.here, pieces[0].each).run, False))
+            self.here.append((StaggeredExchange(meeting.here, pieces[0].each).run, False))
 
     def _run(self, program: Program) -> None:
         if isinstance(program, RankMeeting):
             for one in program.there:
-                self._at(one.rank, orders.Join(handle=one.handle))
+                self._add_order(one.rank, orders.Join(handle=one.handle))
             if program.here is not None:
                 self.here.append((program.here.run, True))
         elif isinstance(program, RankProgram):
-            self._at(program.rank, orders.RunProgram(handle=program.handle))
+            self._add_order(program.rank, orders.RunProgram(handle=program.handle))
         else:
             self.here.append((program.run, False))
 
@@ -136,11 +136,11 @@ class _Parts:
             self.here.append((partial(move, source, copy), False))
         elif from_ == to:
             order = orders.Copy(buffer=a, offset=source.offset, size=size, to=b, at=copy.offset)
-            self._at(to, order)
+            self._add_order(to, order)
         elif from_ == 0 and size <= WITH_RUN and id(source.root) not in self._made:
             start = self._n_given.get(to, 0)
             self._n_given[to] = start + size
-            self._at(to, Put(start=start, buffer=b, offset=copy.offset, size=size))
+            self._add_order(to, Put(start=start, buffer=b, offset=copy.offset, size=size))
             self.given[to].append(source)
         else:
             self._pass(source, from_, copy, to)
@@ -149,13 +149,13 @@ class _Parts:
         """Copy from rank to rank, while both run."""
         size, world = source.nbytes, self.world
         if from_:
-            self._at(
+            self._add_order(
                 from_, orders.Send(buffer=_buffer(source), offset=source.offset, size=size, to=to)
             )
         else:
             self.here.append((partial(give, world, to, source), True))
         if to:
-            self._at(
+            self._add_order(
                 to,
                 orders.Receive(buffer=_buffer(copy), offset=copy.offset, size=size, source=from_),
             )

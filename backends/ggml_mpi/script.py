@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ggml_mpi.exchange import tried
+from ggml_mpi.exchange import catch_failure
 from ggml_mpi.order import Order
 from ggml_py.backend import Buffer
 
@@ -51,7 +51,7 @@ class Play(Order):
     def obey(self, here: Any) -> None:
         here.given = np.frombuffer(self.given, np.uint8)
         for order in here.scripts[self.handle]:
-            found = tried(partial(order.obey, here))
+            found = catch_failure(partial(order.obey, here))
             if found is not None:
                 here.note(found, order.meets)
 

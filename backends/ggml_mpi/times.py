@@ -14,7 +14,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from ggml_mpi import orders
-from ggml_mpi.exchange import Exchange, Staggered
+from ggml_mpi.exchange import Exchange, StaggeredExchange
 from ggml_mpi.order import Order
 from ggml_mpi.plan import RankPlan, give
 from ggml_mpi.world import World
@@ -81,12 +81,12 @@ class _Recorder:
         """Count messages from here."""
         self.before = self.world.sent.n, self.world.sent.n_bytes
 
-    def counted(self) -> RankTimes:
+    def count_messages(self) -> RankTimes:
         self.times.n = self.world.sent.n - self.before[0]
         self.times.n_bytes = self.world.sent.n_bytes - self.before[1]
         return self.times
 
-    def passed(
+    def record_transfer(
         self, step: Callable[[], object], kind: str, others: Sequence[int], n: int, n_bytes: int
     ) -> None:
         start = perf_counter_ns()
@@ -94,10 +94,10 @@ class _Recorder:
         found = Message(kind, tuple(others), n, n_bytes, start, perf_counter_ns())
         self.times.messages.append(found)
 
-    def met(self, exchange: Exchange) -> None:
-        self.passed(exchange.run, "sum", *_size(exchange))
+    def record_sum(self, exchange: Exchange) -> None:
+        self.record_transfer(exchange.run, "sum", *_size(exchange))
 
-    def met_in_pieces(self, staggered: Staggered) -> None:
+    def record_pieces(self, staggered: StaggeredExchange) -> None:
         starts: list[int] = []
         staggered.run(lambda: starts.append(perf_counter_ns()))
         others, n, n_bytes = _size(staggered.exchange)
@@ -117,7 +117,7 @@ _RECORDERS: list[_Recorder] = []  # one recorder during a measurement
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timed(Order):
+class TimedOrder(Order):
     """Order that records its times when it runs."""
 
     order: Order
@@ -130,14 +130,14 @@ class Timed(Order):
         own, order = _RECORDERS[-1], self.order
         step = partial(order.obey, here)
         if isinstance(order, orders.Send):
-            own.passed(step, "send", [order.to], 1, order.size)
+            own.record_transfer(step, "send", [order.to], 1, order.size)
         elif isinstance(order, orders.Receive):
-            own.passed(step, "receive", [order.source], 0, 0)
+            own.record_transfer(step, "receive", [order.source], 0, 0)
         elif isinstance(order, orders.Join):
             program = here.programs[order.handle]
-            own.met(program) if isinstance(program, Exchange) else step()
+            own.record_sum(program) if isinstance(program, Exchange) else step()
         elif isinstance(order, orders.Stagger):
-            own.met_in_pieces(order.of(here))
+            own.record_pieces(order.of(here))
         else:
             step()
 
@@ -158,7 +158,7 @@ class StartTimes(Order):
         if isinstance(here.device, Profiles):
             own.kernels = own.stack.enter_context(here.device.profiling())
         for handle, kept in here.scripts.items():
-            here.scripts[handle] = [Timed(order=order) for order in kept]
+            here.scripts[handle] = [TimedOrder(order=order) for order in kept]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,8 +177,8 @@ class Stop(Order):
         own = _RECORDERS.pop()
         own.stack.close()
         for handle, kept in here.scripts.items():
-            here.scripts[handle] = [o.order if isinstance(o, Timed) else o for o in kept]
-        times = own.counted()
+            here.scripts[handle] = [o.order if isinstance(o, TimedOrder) else o for o in kept]
+        times = own.count_messages()
         times.kernels = [_ran(t) for t in own.kernels]
         return times
 
@@ -189,23 +189,23 @@ def _ran(t: KernelTime) -> Ran:
 
 
 @contextmanager
-def timed(world: World, plans: Sequence[RankPlan]) -> Iterator[list[RankTimes]]:
+def record_times(world: World, plans: Sequence[RankPlan]) -> Iterator[list[RankTimes]]:
     """Yield a list for the times of these plans' runs, by rank, without rank 0's kernels."""
     found: list[RankTimes] = []
     own = _Recorder(world)
     before = [plan.parts.here for plan in plans]
     others = range(1, world.size)
-    ahead = [0, *(_ahead(world, rank) for rank in others)]
+    ahead = [0, *(_clock_offset(world, rank) for rank in others)]
     for rank in others:
         world.ask(rank, StartTimes())
         world.tell(rank, Mark())
     for plan in plans:
-        plan.parts.here = [(_noted(own, step), meets) for step, meets in plan.parts.here]
+        plan.parts.here = [(_record_step(own, step), meets) for step, meets in plan.parts.here]
     own.mark()
     try:
         yield found
     finally:
-        own.counted()
+        own.count_messages()
         for plan, here in zip(plans, before, strict=True):
             plan.parts.here = here
         found += [own.times, *(world.ask(rank, Stop()) for rank in others)]
@@ -213,22 +213,22 @@ def timed(world: World, plans: Sequence[RankPlan]) -> Iterator[list[RankTimes]]:
             times.ahead = n
 
 
-def _noted(own: _Recorder, step: Callable[[], None]) -> Callable[[], None]:
+def _record_step(own: _Recorder, step: Callable[[], None]) -> Callable[[], None]:
     """Return a step of rank 0 that is noted, if it is about messages."""
     exchange = getattr(step, "__self__", None)
     if isinstance(exchange, Exchange):
-        return partial(own.met, exchange)
-    if isinstance(exchange, Staggered):
-        return partial(own.met_in_pieces, exchange)
+        return partial(own.record_sum, exchange)
+    if isinstance(exchange, StaggeredExchange):
+        return partial(own.record_pieces, exchange)
     if isinstance(step, partial) and step.func is give:
         _, to, source = step.args
-        return partial(own.passed, step, "send", [to], 1, source.nbytes)
+        return partial(own.record_transfer, step, "send", [to], 1, source.nbytes)
     if isinstance(step, partial) and step.func is orders.take:
-        return partial(own.passed, step, "receive", [step.args[1]], 0, 0)
+        return partial(own.record_transfer, step, "receive", [step.args[1]], 0, 0)
     return step
 
 
-def _ahead(world: World, rank: int) -> int:
+def _clock_offset(world: World, rank: int) -> int:
     """Return nanoseconds that another clock is ahead, from the fastest answer."""
     best, found = -1, 0
     for _ in range(ROUNDS):
@@ -248,10 +248,10 @@ def waits(times: Sequence[RankTimes]) -> list[list[int]]:
         for m in own.messages:
             if m.kind != "receive":
                 begun.setdefault(_key(rank, m), []).append(m.start - own.ahead)
-    return [_waits_of(rank, own, begun) for rank, own in enumerate(times)]
+    return [_rank_waits(rank, own, begun) for rank, own in enumerate(times)]
 
 
-def _waits_of(rank: int, own: RankTimes, begun: dict[tuple[Any, ...], list[int]]) -> list[int]:
+def _rank_waits(rank: int, own: RankTimes, begun: dict[tuple[Any, ...], list[int]]) -> list[int]:
     seen: dict[tuple[Any, ...], int] = {}
     found = []
     for m in own.messages:

@@ -77,10 +77,10 @@ class _Table:
         self._nodes = {id(t) for t in nodes}
         self._numbers: dict[int, Number] = {}
 
-    def of(self, t: Tensor) -> Number:
+    def number(self, t: Tensor) -> Number:
         if id(t) not in self._numbers:
             src = self._sources(t) if id(t) in self._nodes else ()
-            root = self.maybe(t.view_src)
+            root = self.optional_number(t.view_src)
             self._numbers[id(t)] = len(self.rows)
             self.rows.append(
                 TensorRow(
@@ -101,51 +101,51 @@ class _Table:
             )
         return self._numbers[id(t)]
 
-    def maybe(self, t: Tensor | None) -> Number | None:
-        return None if t is None else self.of(t)
+    def optional_number(self, t: Tensor | None) -> Number | None:
+        return None if t is None else self.number(t)
 
-    def all(self, tensors: Iterable[Tensor]) -> tuple[Number, ...]:
-        return tuple(map(self.of, tensors))
+    def numbers(self, tensors: Iterable[Tensor]) -> tuple[Number, ...]:
+        return tuple(map(self.number, tensors))
 
     def _sources(self, t: Tensor) -> tuple[Number | None, ...]:
-        return tuple(ITSELF if s is t else self.maybe(s) for s in t.src)
+        return tuple(ITSELF if s is t else self.optional_number(s) for s in t.src)
 
 
 def steps_to_send(work: Sequence[Work], fusions: Fusions[Any]) -> Steps:
     """Return work for a device in the format of messages."""
     nodes = [t for step in work for t in (step.match.nodes if isinstance(step, Fused) else [step])]
     table, steps = _Table(nodes), Steps()
-    for t in nodes:  # this order limits the recursion of `of`
-        table.of(t)
+    for t in nodes:  # this order limits the recursion of `number`
+        table.number(t)
     for step in work:
-        one = _fused(step, table, fusions) if isinstance(step, Fused) else table.of(step)
+        one = _fused_row(step, table, fusions) if isinstance(step, Fused) else table.number(step)
         steps.steps.append(one)
     steps.rows = table.rows
     return steps
 
 
-def _fused(step: Fused[Any], table: _Table, fusions: Fusions[Any]) -> FusedStep:
+def _fused_row(step: Fused[Any], table: _Table, fusions: Fusions[Any]) -> FusedStep:
     m = step.match
     rule = next(i for i, r in enumerate(fusions.rules) if r.launcher is step.launcher)
     return FusedStep(
         rule,
-        {name: table.all(some) for name, some in m.found.items()},
-        table.all(m.nodes),
-        table.all(m.kept),
-        table.all(m.operands),
-        table.maybe(m.scratch),
-        table.maybe(step.over),
+        {name: table.numbers(some) for name, some in m.found.items()},
+        table.numbers(m.nodes),
+        table.numbers(m.kept),
+        table.numbers(m.operands),
+        table.optional_number(m.scratch),
+        table.optional_number(step.over),
     )
 
 
 def leaf_to_send(t: Tensor) -> Tensor:
     """Return a tensor without the nodes that made it."""
-    return _tensors(_alone(t))[-1]
+    return _tensors(_leaf_rows(t))[-1]
 
 
-def _alone(t: Tensor) -> list[TensorRow]:
+def _leaf_rows(t: Tensor) -> list[TensorRow]:
     table = _Table()
-    table.of(t)
+    table.number(t)
     return table.rows
 
 
@@ -171,11 +171,11 @@ def _tensors(rows: Sequence[TensorRow]) -> list[Tensor]:
 
 
 def _match(step: FusedStep, tensors: Sequence[Tensor], rules: Sequence[Any]) -> Fused[Any]:
-    def some(numbers: Sequence[Number]) -> list[Tensor]:
+    def select(numbers: Sequence[Number]) -> list[Tensor]:
         return [tensors[i] for i in numbers]
 
-    found = {name: tuple(some(numbers)) for name, numbers in step.found.items()}
-    m = Match(found, some(step.nodes), some(step.kept), some(step.operands), Uses(()))
+    found = {name: tuple(select(numbers)) for name, numbers in step.found.items()}
+    m = Match(found, select(step.nodes), select(step.kept), select(step.operands), Uses(()))
     m.scratch = None if step.scratch is None else tensors[step.scratch]
     over = None if step.over is None else tensors[step.over]
     return Fused(m, over, rules[step.rule].launcher)

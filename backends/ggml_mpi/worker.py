@@ -56,7 +56,7 @@ class RankWorker:
     def note(self, e: Exception, meets: bool) -> None:
         """Store a failure for the next answer, and mark all bytes sent before it; end all
         ranks if others wait for data of this rank."""
-        self._error = self._error or self.world.named(e)
+        self._error = self._error or self.world.add_rank_name(e)
         self.world.failed = True
         if meets:
             self.world.abort(self._error)

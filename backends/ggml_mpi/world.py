@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, NoReturn, ParamS
 import numpy as np
 
 from ggml_mpi import wire
-from ggml_mpi.about import compared
+from ggml_mpi.about import gather_hosts
 from ggml_mpi.keeper import ENDS, JOINS, RUNS, tell
 from ggml_mpi.keeper import n_started as n_started
-from ggml_mpi.lines import connected
+from ggml_mpi.lines import connect_ranks
 from ggml_mpi.order import EndProcess, Settle, Word
 from ggml_mpi.watch import Watch
 from ggml_py.backend import Bytes
@@ -54,7 +54,7 @@ def _with_others(method: Callable[Concatenate[World, P], R]) -> Callable[Concate
     others would wait forever."""
 
     @wraps(method)
-    def called(here: World, /, *args: P.args, **more: P.kwargs) -> R:
+    def handle_failure(here: World, /, *args: P.args, **more: P.kwargs) -> R:
         try:
             return method(here, *args, **more)
         except RuntimeError as e:
@@ -63,7 +63,7 @@ def _with_others(method: Callable[Concatenate[World, P], R]) -> Callable[Concate
             time.sleep(TELLING)
             here.give_up(BackendError(f"MPI failed: {e}"))
 
-    return called
+    return handle_failure
 
 
 class Response(NamedTuple):
@@ -125,8 +125,10 @@ class World:
         self._asked = 0
         self._over = False
         self.byte = MPI.BYTE
-        self.hosts = compared(self.comm)
-        self.watch = Watch(self.rank, connected(self.comm, self.hosts), dict(enumerate(self.hosts)))
+        self.hosts = gather_hosts(self.comm)
+        self.watch = Watch(
+            self.rank, connect_ranks(self.comm, self.hosts), dict(enumerate(self.hosts))
+        )
         _unname_shared_memory()
         tell(RUNS)
         if self.rank == 0:
@@ -170,7 +172,7 @@ class World:
         """Give an order, with bytes that it asks for, without waiting."""
         if self._over:  # buffers freed at the very end
             return
-        with self.whole():
+        with self.atomic():
             data = wire.dumps(order)
             self._leave(rank, data)
             for one in more:
@@ -216,7 +218,7 @@ class World:
         """Ask without waiting and return the question's number."""
         with self._lock:
             self._asked += 1
-            self.tell(rank, question.numbered(self._asked))
+            self.tell(rank, question.replace_number(self._asked))
             return self._asked
 
     def _answer(self, rank: int, number: int) -> Response:
@@ -278,17 +280,17 @@ class World:
     wait = _wait
 
     @_with_others
-    def go_on(self, requests: Sequence[MPI.Request]) -> None:
+    def make_progress(self, requests: Sequence[MPI.Request]) -> None:
         """Let messages go on, which they do while MPI is called."""
         self._mpi.Request.Testall([*requests])
 
     @contextmanager
-    def whole(self) -> Iterator[None]:
+    def atomic(self) -> Iterator[None]:
         """Guard an order and its bytes, or orders that meet, against a stop halfway."""
         with Seal(), self._lock:
             yield
 
-    def named(self, e: Exception) -> Exception:
+    def add_rank_name(self, e: Exception) -> Exception:
         """Return the same kind of error, with this rank's name."""
         text = f"rank {self.rank} ({platform.node()}): {e}"
         try:
@@ -300,7 +302,7 @@ class World:
 
     def give_up(self, e: Exception) -> NoReturn:
         """End all ranks, with this error and this rank's name: others wait for the failed work."""
-        self.abort(self.named(e))
+        self.abort(self.add_rank_name(e))
 
     def abort(self, e: Exception) -> NoReturn:
         """End this process, with this error: the others notice its end. (MPI's abort prints

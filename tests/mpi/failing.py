@@ -147,7 +147,7 @@ def set_step(rank: int, step: int) -> int:
     return Plant(step=step).obey(None)
 
 
-plainly_tried = exchange.tried
+plainly_tried = exchange.catch_failure
 
 
 def tried(step: Callable[[], object]) -> Exception | None:
@@ -160,7 +160,7 @@ def tried(step: Callable[[], object]) -> Exception | None:
     return plainly_tried(counted)
 
 
-plan.tried = exchange.tried = tried
+plan.catch_failure = exchange.catch_failure = tried
 
 
 def in_pieces() -> None:
@@ -174,7 +174,7 @@ def in_pieces() -> None:
     found, ids = [], (IDS * 4)[:250]
     for n in ("1", "2", "8"):
         os.environ["LLAMA_PY_MPI_PIECES"] = n
-        pieces.most.cache_clear()
+        pieces.count_pieces.cache_clear()
         ctx = context("graph")
         ctx.decode(ids, logits="all")
         ctx.clear()

@@ -15,7 +15,7 @@ import pytest
 
 from ggml_cpu import store
 from ggml_mpi import kept
-from ggml_mpi.kept import KeptWeights, digest_of
+from ggml_mpi.kept import KeptWeights, full_digest
 from ggml_py.machine.folder import Folder
 from llama_py_tools.generate import cli
 from tests.mpi.launching import on_ranks
@@ -47,7 +47,7 @@ def is_mapped(data: np.ndarray) -> bool:
 
 def test_what_was_kept_is_found_by_another(at: Path) -> None:
     data = some(0)
-    digest = digest_of(data)
+    digest = full_digest(data)
     assert KeptWeights().find(digest, data.size) is None
     found = KeptWeights().keep(digest, data)
     assert is_mapped(found) and names(at) == {digest}
@@ -61,7 +61,7 @@ def test_what_was_kept_is_found_by_another(at: Path) -> None:
 @pytest.mark.parametrize("how", ["cut", "changed", "longer", "empty"])
 def test_another_file_of_the_name_is_none(at: Path, how: str) -> None:
     data = some(1)
-    digest = digest_of(data)
+    digest = full_digest(data)
     KeptWeights().keep(digest, data)
     content = bytearray(data.tobytes())
     content[MIB // 2] ^= 1
@@ -76,11 +76,11 @@ def test_another_file_of_the_name_is_none(at: Path, how: str) -> None:
 WRITES = """
 import sys
 import numpy as np
-from ggml_mpi.kept import KeptWeights, digest_of
+from ggml_mpi.kept import KeptWeights, full_digest
 k = KeptWeights()
 for seed in range(10000):
     data = np.random.default_rng(seed).integers(0, 256, 1 << 20, np.uint8)
-    k.keep(digest_of(data), data)
+    k.keep(full_digest(data), data)
     print(seed, flush=True)
 """
 
@@ -116,7 +116,7 @@ def test_a_full_disk_leaves_it_in_memory(
     own, data = KeptWeights(), some(2)
     at.mkdir(mode=0o700)
     for _ in range(2):
-        assert own.keep(digest_of(data), data) is data
+        assert own.keep(full_digest(data), data) is data
     assert [r.message for r in caplog.records if "cannot be cached" in r.message] == [
         f"weights from rank 0 cannot be cached in {at}: No space left on device; they are sent"
         " again at each start"
@@ -128,25 +128,25 @@ def test_a_full_disk_leaves_it_in_memory(
 @pytest.mark.skipif(sys.platform == "win32", reason="a profile is its user's")
 def test_a_directory_that_others_may_write_to_is_none(at: Path) -> None:
     data = some(3)
-    KeptWeights().keep(digest_of(data), data)
+    KeptWeights().keep(full_digest(data), data)
     at.chmod(0o777)
-    assert KeptWeights().find(digest_of(data), data.size) is None
-    assert KeptWeights().keep(digest_of(data), data) is data
+    assert KeptWeights().find(full_digest(data), data.size) is None
+    assert KeptWeights().keep(full_digest(data), data) is data
     at.chmod(0o700)
-    (at / digest_of(data)).chmod(0o666)
-    assert KeptWeights().find(digest_of(data), data.size) is None
+    (at / full_digest(data)).chmod(0o666)
+    assert KeptWeights().find(full_digest(data), data.size) is None
 
 
 def test_a_directory_of_others_is_left_alone(at: Path) -> None:
     at.mkdir()
     (at / "letter.txt").write_text("mine")
     data = some(4)
-    assert KeptWeights().keep(digest_of(data), data) is data
+    assert KeptWeights().keep(full_digest(data), data) is data
     assert kept.about() is None and kept.clear() == (0, 0) and names(at) == {"letter.txt"}
 
 
 def test_the_least_lately_used_goes_first(at: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    parts = {digest_of(data): data for data in map(some, range(5))}
+    parts = {full_digest(data): data for data in map(some, range(5))}
     digests = list(parts)
     for number, (digest, data) in enumerate(parts.items()):
         if number < 3:
@@ -164,7 +164,7 @@ def test_the_least_lately_used_goes_first(at: Path, monkeypatch: pytest.MonkeyPa
 
 def test_the_command_lists_and_clears(at: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = some(5)
-    KeptWeights().keep(digest_of(data), data)
+    KeptWeights().keep(full_digest(data), data)
     with Folder(at) as folder:
         folder.write("letter.txt", b"mine")
     assert cli.main(["cache"]) == 0
@@ -207,7 +207,7 @@ def test_a_rank_without_the_file_is_sent_its_part_once(at: Path) -> None:
     os.truncate(at / broken, 1000)
     third = on_ranks(2, *program, **env)
     assert third.stdout == expected.stdout, third.stderr
-    assert digest_of(np.fromfile(at / broken, np.uint8)) == broken
+    assert full_digest(np.fromfile(at / broken, np.uint8)) == broken
 
 
 def _is_digest(name: str) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from ggml_cpu.backend import CPUDevice
 from ggml_cpu.program import CPUProgram
 from ggml_mpi import wire
-from ggml_mpi.files import Files, digest_of
+from ggml_mpi.files import Files, sample_digest
 from ggml_py.backend import Buffer, CompileOptions, HostBuffer, Work
 from ggml_py.errors import BackendError
 from ggml_py.tensor import Tensor
@@ -71,7 +71,7 @@ def test_a_part_of_a_file_is_that_of_the_same_file_only(tmp_path: Path) -> None:
             cut = TensorCut(Tensor(info.type, info.ne), SentCPU(), info, dim, ranges)
             part = cut.file_part()
             assert part is not None
-            digest = digest_of(part)
+            digest = sample_digest(part)
             found = Files().read(part, size, digest)
             assert found is not None
             np.testing.assert_array_equal(found, cut.data())
@@ -84,4 +84,4 @@ def test_a_part_of_a_file_is_that_of_the_same_file_only(tmp_path: Path) -> None:
         data = bytearray(DEMO.read_bytes())
         data[part.offset : part.offset + 8] = bytes(8)  # of one tensor, far from either end
         other.write_bytes(data)
-        assert Files().read(replace(part, path=other), size, digest_of(part)) is None
+        assert Files().read(replace(part, path=other), size, sample_digest(part)) is None

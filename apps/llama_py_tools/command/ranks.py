@@ -69,9 +69,9 @@ def joined(serves: bool = False, plans: bool = False) -> int | None:
         command = launch(parsed(hosts))
         sys.stdout.flush()
         os.execv(command[0], command)
-    from ggml_mpi.keeper import kept, own_rank
+    from ggml_mpi.keeper import fork_keeper, own_rank
 
-    kept(LINGER if serves else 0.0)
+    fork_keeper(LINGER if serves else 0.0)
     return _in_rank(n, own_rank())
 
 

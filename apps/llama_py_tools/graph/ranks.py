@@ -54,12 +54,12 @@ def is_over_ranks(plans: Sequence[Plan]) -> bool:
 
 
 def timed(plans: Sequence[Plan]) -> AbstractContextManager[list[RankTimes]]:
-    """Time plans; see ggml_mpi.times.timed."""
+    """Time plans; see ggml_mpi.times.record_times."""
     from ggml_mpi import times
     from ggml_mpi.plan import RankPlan
     from ggml_mpi.world import world
 
-    return times.timed(world(), [plan for plan in plans if isinstance(plan, RankPlan)])
+    return times.record_times(world(), [plan for plan in plans if isinstance(plan, RankPlan)])
 
 
 def kernels_and_messages(
