@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from ggml_py._moved import Former, former_names
 from ggml_py.errors import GGMLError
 from ggml_py.opspec import OPS
 from ggml_py.types import F32, GGMLType
@@ -166,9 +167,9 @@ class Tensor:
         return ne[0] * nb[0] // self.type.block_size + outer
 
     def is_contiguous(self) -> bool:
-        return self.contiguous_from(0)
+        return self.is_contiguous_n(0)
 
-    def contiguous_from(self, n: int) -> bool:
+    def is_contiguous_n(self, n: int) -> bool:
         """Return True if dimensions above n are dense; n=0: all, n=1: rows may have gaps
         (ggml_is_contiguous_n).
         """
@@ -225,7 +226,7 @@ class Tensor:
             return np.zeros(self.ne[::-1], dtype)
         if self.buffer is None:
             raise GGMLError(f"{self} has no memory yet; plan its graph first")
-        values = strided(self, self.buffer.read(self.offset, self.nbytes))
+        values = strided_view(self, self.buffer.read(self.offset, self.nbytes))
         if self.type.name == "bf16":
             return (values.astype(np.uint32) << 16).view(np.float32)
         return values.copy()
@@ -244,6 +245,8 @@ class Tensor:
     def __repr__(self) -> str:
         return f"<{self.op} {self}>"
 
+    contiguous_from = Former("is_contiguous_n")
+
 
 _NUMPY: dict[str, Any] = {
     "f32": np.float32, "f16": np.float16, "i8": np.int8, "i16": np.int16, "i32": np.int32,
@@ -256,10 +259,14 @@ def numpy_dtype(t: Tensor) -> Any:
     return _NUMPY.get(t.type.name)
 
 
-def strided(t: Tensor, raw: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
+def strided_view(t: Tensor, raw: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
     """Return a NumPy view [ne3, ne2, ne1, ne0] of the tensor's bytes with its strides (not for
     quantized types).
     """
     dtype = np.dtype(numpy_dtype(t))
     usable = raw[: raw.size // dtype.itemsize * dtype.itemsize].view(dtype)
     return np.lib.stride_tricks.as_strided(usable, t.ne[::-1], t.nb[::-1])
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, strided="strided_view")

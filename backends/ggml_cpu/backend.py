@@ -27,7 +27,7 @@ from ggml_py.backend import (
     aligned_bytes,
 )
 from ggml_py.backend.host_memory import SharedPages
-from ggml_py.fusion import Fused, Fusions
+from ggml_py.fusion import FusedNodes, Fusions
 from ggml_py.machine import host
 from ggml_py.tensor import Tensor
 
@@ -49,7 +49,7 @@ class CPUDevice:
         self.repack = True
         self._panels = SharedPages()
 
-    def again(self, name: str, number: int = 0, n: int = 1) -> CPUDevice:
+    def reopen(self, name: str, number: int = 0, n: int = 1) -> CPUDevice:
         """Return a device on the same memory, with its share of the threads, to run besides."""
         device = CPUDevice(name, number, n)
         device.repack = self.repack
@@ -103,10 +103,10 @@ class CPUDevice:
         if self.repack:
             repack(weight, uses, self.executor, self._panels)
 
-    def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
-        from ggml_cpu.repack import layout_of
+    def repacked_layout(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
+        from ggml_cpu.repack import repacked_layout
 
-        return layout_of(weight, uses) if self.repack else None
+        return repacked_layout(weight, uses) if self.repack else None
 
     def prepare_weights(self, weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
         from ggml_cpu.repack import load_for, repacked_sizes
@@ -185,7 +185,7 @@ def _all_steps(nodes: Sequence[Work]) -> list[Step]:
 
 
 def _steps(work: Work) -> list[Step]:
-    if isinstance(work, Fused):
+    if isinstance(work, FusedNodes):
         return work.launch()
     return [] if work.is_empty() else steps_for(work)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ggml_cpu.ranges import Range, RangePieces, range_of
 from ggml_cpu.step import Step, address
-from ggml_py.ops.traffic import flops, moved
+from ggml_py.ops.traffic import count_bytes, flops
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
 
@@ -23,7 +23,7 @@ ROW = 16  # elements that take as long as beginning a row
 def is_small(step: Step) -> bool:
     """Return True if the step takes less time than threads need to share it."""
     if OPS[step.node.op].reads is not None:
-        return moved(step.node) <= 2 * ELEMENTS
+        return count_bytes(step.node) <= 2 * ELEMENTS
     operands = {id(t): t for t in step.operands if t is not None}.values()
     rows = max(t.n_rows for t in operands)
     elements = sum(t.n_elements for t in operands)

@@ -24,7 +24,7 @@ from ggml_cpu.step import Step
 from ggml_py.backend import CompileOptions
 from ggml_py.backend.indices import out_of_range
 from ggml_py.machine.shield import raise_noted
-from ggml_py.ops.traffic import flops, moved
+from ggml_py.ops.traffic import count_bytes, flops
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
 
@@ -181,7 +181,7 @@ def estimate(node: Tensor) -> float:
     Where an op does not say what it computes, each element takes a row of the first source, unless
     it only moves rows; what is written into memory of another tensor counts as that source.
     """
-    seconds, computed = moved(node) / 3e10, flops(node)
+    seconds, computed = count_bytes(node) / 3e10, flops(node)
     source = node.src[0] if node.src else None
     if computed or OPS[node.op].reads or source is None:
         return seconds + computed / 1e11

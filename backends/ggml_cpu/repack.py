@@ -57,7 +57,7 @@ def kernels_for(types: Iterable[str]) -> list[Kernel]:
     return [REPACK[name] for name in dict.fromkeys(types) if name in REPACK]
 
 
-def layout_of(weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
+def repacked_layout(weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
     """Return the layout that `repack` would give it, and its bytes; None if it stays as it is."""
     return (LAYOUT, repacked_size(weight)) if can_repack(weight, uses) else None
 

@@ -133,7 +133,9 @@ class Store:
     def has(self, kernels: Iterable[Kernel]) -> bool:
         """Return True if all these have a file; it is not read."""
         with self.folder() or nullcontext() as folder:
-            return folder is not None and all(folder.modified(file_name(k)) for k in kernels)
+            return folder is not None and all(
+                folder.modification_time(file_name(k)) for k in kernels
+            )
 
     def note(self, key: str, kernels: Iterable[Kernel]) -> None:
         """Store a set of kernels under a key, for later processes."""

@@ -53,7 +53,7 @@ def environments() -> list[Environment]:
                 n = sum(name.endswith(OBJECT) for name in sizes)
                 mark = (folder.read(MARKER) or b"").decode(errors="replace")
                 made_for = mark.removeprefix(MARK).strip()
-                found.append(Environment(at, made_for, n, sum(sizes.values()), folder.touched))
+                found.append(Environment(at, made_for, n, sum(sizes.values()), folder.last_change))
     return sorted(found, key=lambda e: e.used, reverse=True)
 
 
@@ -98,7 +98,7 @@ def tidy(folder: Folder, made: bool) -> None:
     environments unused for UNUSED_DAYS, and of the others, longest unused first, so many that the
     cache keeps its size. The present one stays."""
     now = time.time()
-    if not made and now - folder.modified(MARKER) < _DAY:
+    if not made and now - folder.modification_time(MARKER) < _DAY:
         return
     mark(folder)
     for name, about in list(folder.files()):

@@ -35,9 +35,11 @@ class AbsentRank(SeparateDevice):
     def fusions(self) -> Fusions[Any]:
         return self.like.fusions if isinstance(self.like, Fuses) else Fusions()
 
-    def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
+    def repacked_layout(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
         return (
-            self.like.layout_of(weight, uses) if isinstance(self.like, SupportsRepacking) else None
+            self.like.repacked_layout(weight, uses)
+            if isinstance(self.like, SupportsRepacking)
+            else None
         )
 
 
@@ -46,6 +48,6 @@ def absent(name: str) -> Device:
     cpu: Any = find_device("cpu")
     if name.removeprefix(PREFIX).strip("0"):
         return AbsentRank(name, cpu)
-    here: Device = cpu.again(name)
+    here: Device = cpu.reopen(name)
     here.kind = RankDevice.kind
     return here

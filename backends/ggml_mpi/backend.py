@@ -24,7 +24,7 @@ def devices() -> list[Device]:
     if at.rank:
         raise BackendError(f"rank {at.rank} computes for rank 0; only rank 0 can list the devices")
     cpu: Any = local_device(at)
-    here = cpu.again("mpi0")
+    here = cpu.reopen("mpi0")
     here.kind = RankDevice.kind
     here.set_threads(cpu.n_threads)
     all_reduce = AcrossRanks(at, here)

@@ -69,7 +69,7 @@ class RankBuffer(RankMemory):
     def clear(self, value: int = 0) -> None:
         self.world.tell(self.rank, orders.Clear(buffer=self, value=value))
 
-    def pass_on(self, offset: int, size: int, target: Buffer, at: int) -> bool:
+    def copy_to_peer(self, offset: int, size: int, target: Buffer, at: int) -> bool:
         """Send bytes straight to another rank; see ggml_py.backend.PeerCopyBuffer."""
         if not isinstance(target, RankBuffer) or target.rank == self.rank:
             return False
@@ -138,7 +138,7 @@ class RankDevice:
 
     def _send_bytes(self, handle: int, part: FilePart) -> int:
         """Send bytes of a file unless the rank has them; return their number, 0 for few."""
-        data = part.of(np.memmap(part.path, np.uint8, "r"))
+        data = part.extract(np.memmap(part.path, np.uint8, "r"))
         if data.size < LEAST:
             return 0
         what: dict[str, Any] = {"handle": handle, "size": data.size, "digest": digest_of_all(data)}
@@ -190,9 +190,9 @@ class RankDevice:
         if size:
             weight.buffer, weight.offset = RankBuffer(self.world, self.rank, size, handle), 0
 
-    def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
+    def repacked_layout(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
         if self.repack and isinstance(self.like, SupportsRepacking):
-            return self.like.layout_of(weight, uses)
+            return self.like.repacked_layout(weight, uses)
         return None
 
     def compile(self, nodes: Sequence[Work], options: CompileOptions) -> RankProgram:

@@ -27,7 +27,7 @@ class Files:
         if key not in self._maps:
             self._maps[key] = _map_file(*key)
         data = self._maps[key]
-        return None if data is None or sample_digest(part) != digest else part.of(data)
+        return None if data is None or sample_digest(part) != digest else part.extract(data)
 
 
 def _map_file(path: Path, size: int) -> Bytes | None:

@@ -108,7 +108,7 @@ def about() -> FolderAbout | None:
     try:
         with _folder() as folder:
             found = [s for name, s in folder.files() if _OURS.fullmatch(name)]
-            used = max((s.st_mtime for s in found), default=folder.touched)
+            used = max((s.st_mtime for s in found), default=folder.last_change)
     except OSError:
         return None
     at = path()

@@ -345,7 +345,7 @@ class Join(RunProgram):
 
 @dataclass(frozen=True, kw_only=True)
 class Stagger(Order):
-    """Run the program of `Meet` and the matmul before it, piece by piece: see exchange.StaggeredExchange.
+    """Run the program of `Meet` and the matmul before it, piece by piece: see exchange.py.
 
     pieces  handle of each piece's program, and the end of its bytes
     """

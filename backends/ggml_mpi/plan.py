@@ -19,7 +19,7 @@ from ggml_py.errors import BackendError
 from ggml_py.graph import Graph
 from ggml_py.plan import Plan, Split
 from ggml_py.plan.assign import is_view
-from ggml_py.plan.waves import written
+from ggml_py.plan.waves import written_tensors
 from ggml_py.tensor import Tensor
 
 WITH_RUN = 2**14  # maximum bytes of an input sent in a run's message
@@ -93,7 +93,7 @@ class _Parts:
         self._n_given: dict[int, int] = {}
         self.here: list[tuple[Step, bool]] = []
         nodes = (t for split in splits for t in split.nodes if not is_view(t))
-        self._made = {id(t.root) for node in nodes for t in written(node)}
+        self._made = {id(t.root) for node in nodes for t in written_tensors(node)}
         self._pieces = in_pieces(world, splits)
         heads = {i: pieces.head for sums in self._pieces.values() for i, pieces in sums.values()}
         for i, split in enumerate(splits):

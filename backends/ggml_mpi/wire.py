@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ggml_py.backend import Buffer, Fuses, HostBuffer, Work
 from ggml_py.errors import BackendError
-from ggml_py.fusion import Fused, Fusions
+from ggml_py.fusion import FusedNodes, Fusions
 from ggml_py.fusion.pattern import Match
 from ggml_py.fusion.uses import Uses
 from ggml_py.tensor import Shape, Tensor
@@ -113,18 +113,22 @@ class _Table:
 
 def steps_to_send(work: Sequence[Work], fusions: Fusions[Any]) -> Steps:
     """Return work for a device in the format of messages."""
-    nodes = [t for step in work for t in (step.match.nodes if isinstance(step, Fused) else [step])]
+    nodes = [
+        t for step in work for t in (step.match.nodes if isinstance(step, FusedNodes) else [step])
+    ]
     table, steps = _Table(nodes), Steps()
     for t in nodes:  # this order limits the recursion of `number`
         table.number(t)
     for step in work:
-        one = _fused_row(step, table, fusions) if isinstance(step, Fused) else table.number(step)
+        one = (
+            _fused_row(step, table, fusions) if isinstance(step, FusedNodes) else table.number(step)
+        )
         steps.steps.append(one)
     steps.rows = table.rows
     return steps
 
 
-def _fused_row(step: Fused[Any], table: _Table, fusions: Fusions[Any]) -> FusedStep:
+def _fused_row(step: FusedNodes[Any], table: _Table, fusions: Fusions[Any]) -> FusedStep:
     m = step.match
     rule = next(i for i, r in enumerate(fusions.rules) if r.launcher is step.launcher)
     return FusedStep(
@@ -170,7 +174,7 @@ def _tensors(rows: Sequence[TensorRow]) -> list[Tensor]:
     return made
 
 
-def _match(step: FusedStep, tensors: Sequence[Tensor], rules: Sequence[Any]) -> Fused[Any]:
+def _match(step: FusedStep, tensors: Sequence[Tensor], rules: Sequence[Any]) -> FusedNodes[Any]:
     def select(numbers: Sequence[Number]) -> list[Tensor]:
         return [tensors[i] for i in numbers]
 
@@ -178,7 +182,7 @@ def _match(step: FusedStep, tensors: Sequence[Tensor], rules: Sequence[Any]) -> 
     m = Match(found, select(step.nodes), select(step.kept), select(step.operands), Uses(()))
     m.scratch = None if step.scratch is None else tensors[step.scratch]
     over = None if step.over is None else tensors[step.over]
-    return Fused(m, over, rules[step.rule].launcher)
+    return FusedNodes(m, over, rules[step.rule].launcher)
 
 
 def dumps(order: object) -> bytes:

@@ -23,7 +23,7 @@ class AbsentDevice(NullQueue, SeparateDevice):
     def __init__(self, name: str) -> None:
         self.name = name
 
-    def again(self, name: str, number: int = 0, n: int = 1) -> AbsentDevice:
+    def reopen(self, name: str, number: int = 0, n: int = 1) -> AbsentDevice:
         """Return another absent device."""
         return AbsentDevice(name)
 
@@ -34,7 +34,7 @@ class AbsentDevice(NullQueue, SeparateDevice):
     def fusions(self) -> Fusions[Launch]:
         return fusions()
 
-    def largest(self, total: int | None = None) -> int | None:
+    def max_buffer_size(self, total: int | None = None) -> int | None:
         """Return a quarter of the memory, which every OpenCL device gives as one buffer."""
         return None if total is None else total // 4
 

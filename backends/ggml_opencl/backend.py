@@ -53,7 +53,7 @@ class OpenCLDevice:
         self._sent: list[cl.Event] = []
         self._in_flight: list[tuple[cl.Event, list[cl.Event]]] = []
 
-    def again(self, name: str, number: int = 0, n: int = 1) -> OpenCLDevice:
+    def reopen(self, name: str, number: int = 0, n: int = 1) -> OpenCLDevice:
         """Open the same device again, with separate memory."""
         other = OpenCLDevice(name, self.queue.device)
         other.kind = self.kind
@@ -65,7 +65,7 @@ class OpenCLDevice:
             return self._total, self._total
         return min(host.memory()[0], self._total), self._total
 
-    def largest(self, total: int | None = None) -> int:
+    def max_buffer_size(self, total: int | None = None) -> int:
         """Return the driver's limit of one buffer, or the same part of another total."""
         most, own = int(self.queue.device.max_mem_alloc_size), self._total
         return most if total is None else max(total * most // own, total // 4)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ggml_opencl.kernels import quantized_types, types_with
+from ggml_opencl.kernels import find_types, quantized_types
 from ggml_py.backend.kernels import When
 from ggml_py.tensor import Tensor
 
@@ -12,7 +12,7 @@ FLOATS = ("f32", "f16")
 READABLE = ("f32", "f16", "bf16")
 
 
-def every(*conditions: When) -> When:
+def all_conditions(*conditions: When) -> When:
     """Return a condition that reports the first reason of all conditions."""
 
     def check(node: Tensor) -> str:
@@ -26,7 +26,7 @@ def operand(node: Tensor, index: int) -> Tensor | None:
     return node if index < 0 else node.optional(index)
 
 
-def typed(index: int, *names: str) -> When:
+def needs_type(index: int, *names: str) -> When:
     """Return a condition: a source (-1: the result) is absent or has a given type."""
 
     def check(node: Tensor) -> str:
@@ -40,7 +40,7 @@ def typed(index: int, *names: str) -> When:
 
 
 def all_typed(indices: Iterable[int], *names: str) -> When:
-    return every(*(typed(i, *names) for i in indices))
+    return all_conditions(*(needs_type(i, *names) for i in indices))
 
 
 def dense_rows(*indices: int) -> When:
@@ -62,10 +62,10 @@ def float_rows(t: Tensor) -> str:
 
 def quantizable(node: Tensor) -> str:
     """Return why kernels cannot make the result's quantized type, or ""."""
-    return typed(-1, *types_with("quantize"))(node)
+    return needs_type(-1, *find_types("quantize"))(node)
 
 
-def quantized(index: int) -> When:
+def needs_quantized(index: int) -> When:
     """Return a condition: a source is of a quantized type that kernels can read."""
 
     def check(node: Tensor) -> str:

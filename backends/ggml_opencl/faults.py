@@ -16,7 +16,7 @@ from ggml_py.errors import OutOfRange
 if TYPE_CHECKING:
     import pyopencl as cl
 
-    from ggml_opencl.profiler import Bound
+    from ggml_opencl.profiler import BoundKernel
 
 
 class Faults:
@@ -30,7 +30,7 @@ class Faults:
         self._words = np.zeros(4, np.int32)
         self._memory: cl.Buffer | None = None
         self._numbers = itertools.count(1)
-        self._steps: WeakValueDictionary[int, Bound] = WeakValueDictionary()
+        self._steps: WeakValueDictionary[int, BoundKernel] = WeakValueDictionary()
 
     def arguments(self) -> tuple[cl.Buffer, np.int32]:
         """Return the last arguments of a kernel that checks: the record, the step's number."""
@@ -41,7 +41,7 @@ class Faults:
             self._memory = cl.Buffer(self.queue.context, flags, hostbuf=np.zeros(4, np.int32))
         return self._memory, np.int32(next(self._numbers))
 
-    def remember(self, number: int, step: Bound) -> None:
+    def remember(self, number: int, step: BoundKernel) -> None:
         self._steps[number] = step
 
     def check(self) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundKernel:
     """A kernel with its arguments, and the node that it computes, perhaps with others.
 
     operands  its tensors, if it indexes with data
@@ -56,7 +56,7 @@ class Profiler:
         finally:
             self._times = before
 
-    def run(self, runs: Sequence[Bound]) -> None:
+    def run(self, runs: Sequence[BoundKernel]) -> None:
         """Run them and wait, after all that the device already has to do."""
         import pyopencl as cl
 

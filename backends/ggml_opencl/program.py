@@ -12,12 +12,12 @@ import numpy as np
 from ggml_opencl.buffers import OpenCLBuffer, failing
 from ggml_opencl.faults import Faults
 from ggml_opencl.kernels import source
-from ggml_opencl.profiler import Bound, Profiler
+from ggml_opencl.profiler import BoundKernel, Profiler
 from ggml_opencl.signatures import remember, set_arguments
 from ggml_opencl.table import WG, Launch, table
 from ggml_py.backend import CompileOptions, Work
 from ggml_py.errors import BackendError
-from ggml_py.fusion import Fused
+from ggml_py.fusion import FusedNodes
 from ggml_py.machine import building
 from ggml_py.machine.building import BuildStage
 from ggml_py.machine.extras import install_hint
@@ -45,7 +45,7 @@ class OpenCLProgram:
     def __init__(
         self,
         profiler: Profiler,
-        runs: list[Bound],
+        runs: list[BoundKernel],
         checking: Faults | None,
         scratch: OpenCLBuffer | None,
     ) -> None:
@@ -82,7 +82,7 @@ class Builder:
 
     def __init__(self, queue: cl.CommandQueue) -> None:
         self.queue = queue
-        self.options = [*OPTIONS, *options_of(queue.device)]
+        self.options = [*OPTIONS, *compiler_options(queue.device)]
         self.faults = Faults(queue)
         self.profiler = Profiler(queue)
         self._programs: dict[ProgramKey, cl.Program] = {}
@@ -90,7 +90,7 @@ class Builder:
 
     def program(self, nodes: Sequence[Work], options: CompileOptions) -> OpenCLProgram:
         """Return a program that is ready to run; all tensors have memory."""
-        runs = [(result_of(work), run) for work in nodes for run in launches([work])]
+        runs = [(find_result(work), run) for work in nodes for run in launches([work])]
         self.build([run for _, run in runs], options)
         scratch = self._scratch([t for _, run in runs for t in run.scratch])
         bound = [self._bind(node, run) for node, run in runs]
@@ -137,7 +137,7 @@ class Builder:
             why = f"{first_error(str(e))}{remedy}"
             raise BackendError(f"{self.queue.device.name} cannot build {what}: {why}") from e
 
-    def _bind(self, node: Tensor, run: Launch) -> Bound:
+    def _bind(self, node: Tensor, run: Launch) -> BoundKernel:
         import pyopencl as cl
 
         arguments: list[cl.Buffer | bytes | np.int32 | np.float32] = []
@@ -155,13 +155,13 @@ class Builder:
             where = f"{run.kernel} of {run.family}.cl"
             raise BackendError(f"{self.queue.device.name} cannot set up {where}: {e}") from e
         x, y, z = run.groups
-        bound = Bound(kernel, (x * WG, y, z), node, run.tensors if run.checked else ())
+        bound = BoundKernel(kernel, (x * WG, y, z), node, run.tensors if run.checked else ())
         if record:
             self.faults.remember(int(record[1]), bound)
         return bound
 
 
-def options_of(device: cl.Device) -> Iterator[str]:
+def compiler_options(device: cl.Device) -> Iterator[str]:
     """Yield compiler options: a macro for GPUs, and correct rounding of quotients and roots if
     supported, so that quantized blocks equal the CPU's blocks."""
     import pyopencl as cl
@@ -176,15 +176,15 @@ def launches(nodes: Sequence[Work]) -> list[Launch]:
     """Return launches of nodes, and of steps of several nodes."""
     found: list[Launch] = []
     for work in nodes:
-        if isinstance(work, Fused):
+        if isinstance(work, FusedNodes):
             found += work.launch()
         elif not work.is_empty():
             found += table.launches(work)
     return found
 
 
-def result_of(work: Work) -> Tensor:
-    return work.match.result if isinstance(work, Fused) else work
+def find_result(work: Work) -> Tensor:
+    return work.match.result if isinstance(work, FusedNodes) else work
 
 
 def key(run: Launch) -> ProgramKey:

@@ -16,14 +16,14 @@ def use_installed() -> None:
 
     The loader reads OCL_ICD_VENDORS at the first request for platforms; a preset value is kept.
     """
-    if "OCL_ICD_VENDORS" in os.environ or any(SYSTEM.glob("*.icd")) or _installed(POCL):
+    if "OCL_ICD_VENDORS" in os.environ or any(SYSTEM.glob("*.icd")) or _find_file(POCL):
         return
-    library = _installed(PACKAGE, LIBRARY)
+    library = _find_file(PACKAGE, LIBRARY)
     if library is not None:
         os.environ["OCL_ICD_VENDORS"] = str(library)
 
 
-def _installed(package: str, name: str = "") -> Path | None:
+def _find_file(package: str, name: str = "") -> Path | None:
     """Return a file of an installed package by its name, "" for any file; None if missing."""
     try:
         found = files(package) or ()

@@ -80,6 +80,6 @@ def defines(**values: int) -> tuple[tuple[str, int], ...]:
     return tuple(values.items())
 
 
-def blocks_of(type: GGMLType) -> tuple[tuple[str, int], ...]:
+def block_macros(type: GGMLType) -> tuple[tuple[str, int], ...]:
     """Return values and bytes of a block that a kernel makes, as macros."""
     return defines(SPAN=type.block_size, BLOCK=type.type_size)

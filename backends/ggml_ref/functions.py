@@ -41,7 +41,7 @@ def mean(x: Values, axis: Axes = -1) -> Values:
     return out
 
 
-def largest(x: Values, axis: Axes = -1) -> Values:
+def max_along(x: Values, axis: Axes = -1) -> Values:
     """Return the maximum along dimensions, which keep size 1."""
     out: Values = x.max(axis=axis, keepdims=True)
     return out

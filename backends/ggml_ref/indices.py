@@ -7,7 +7,7 @@ from ggml_py.tensor import Tensor
 from ggml_ref.values import Integers
 
 
-def checked(node: Tensor, ids: Integers, n: int) -> Integers:
+def check_indices(node: Tensor, ids: Integers, n: int) -> Integers:
     """Return the indices; OutOfRange for the first that is not in range(n)."""
     wrong = ids[(ids < 0) | (ids >= n)]
     if wrong.size:

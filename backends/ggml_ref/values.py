@@ -37,14 +37,14 @@ def load(t: Tensor, where: Rows = ...) -> Array:
     """Return values as float64, or int64 of an integer type; `where` selects rows: (i3, i2, i1)."""
     found: Array = elements(t)[where]
     if t.type.name in _PLAIN:
-        return _wide(found)
+        return _widen(found)
     dequantize = dequantizer(t.type)
     assert dequantize is not None, t.type.name
     values = dequantize(found.reshape(-1, t.type.type_size))
-    return _wide(values).reshape(*found.shape[:-2], t.ne[0])
+    return _widen(values).reshape(*found.shape[:-2], t.ne[0])
 
 
-def _wide(values: Array) -> Array:
+def _widen(values: Array) -> Array:
     with np.errstate(invalid="ignore"):  # random bytes may be signalling NaNs
         return values.astype(np.int64 if values.dtype.kind == "i" else np.float64)
 

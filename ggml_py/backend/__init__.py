@@ -15,6 +15,8 @@ from ggml_py.backend.values import *  # noqa: F403
 if not TYPE_CHECKING:
     __getattr__ = former_names(
         __name__,
+        steps_of="plan_steps",
+        ranges_of="slice_ranges",
         KeepsKernels="SupportsKernelCache",
         LaysOut="SupportsRepacking",
         Meets="HasBarrierStats",

@@ -26,7 +26,7 @@ class Fuses(Protocol):
         """The patterns of such nodes."""
 
 
-def steps_of(device: Device, nodes: list[Tensor], uses: Uses) -> list[Work]:
+def plan_steps(device: Device, nodes: list[Tensor], uses: Uses) -> list[Work]:
     """Return the device's steps for consecutive nodes, fused if the device can.
 
     uses  of values in the whole graph
@@ -38,7 +38,7 @@ def steps_of(device: Device, nodes: list[Tensor], uses: Uses) -> list[Work]:
 class SupportsRepacking(Protocol):
     """A device that repacks weights, and can return their layout in advance."""
 
-    def layout_of(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
+    def repacked_layout(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
         """Return the layout that `prepare_weight` would give a weight, and its bytes; None: it is
         unchanged."""
 
@@ -47,7 +47,7 @@ class SupportsRepacking(Protocol):
 class LimitsBuffers(Protocol):
     """A device that limits the size of one buffer to a part of its memory."""
 
-    def largest(self, total: int | None = None) -> int | None:
+    def max_buffer_size(self, total: int | None = None) -> int | None:
         """Return the maximum bytes of one buffer, for `total` bytes of memory if given; None:
         unknown."""
 
@@ -87,4 +87,4 @@ class Profiles(Protocol):
 
 
 if not TYPE_CHECKING:
-    __getattr__ = former_names(__name__, LaysOut="SupportsRepacking")
+    __getattr__ = former_names(__name__, steps_of="plan_steps", LaysOut="SupportsRepacking")

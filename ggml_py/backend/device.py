@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from ggml_py.fusion import Fused
+from ggml_py.fusion import FusedNodes
 from ggml_py.tensor import Buffer as Buffer
 from ggml_py.tensor import Bytes as Bytes
 from ggml_py.tensor import Tensor
 
-Work = Tensor | Fused[Any]  # unit of work in a program
+Work = Tensor | FusedNodes[Any]  # unit of work in a program
 
 
 class Program(Protocol):

@@ -57,11 +57,11 @@ class SharedPages:
     def expect(self, sizes: Iterable[int]) -> None:
         """Announce sizes of later requests: the next area has enough bytes for all sizes."""
         with self._lock:
-            self._expected = sum(need for size in sizes if (need := _aligned(size)) <= SHORT)
+            self._expected = sum(need for size in sizes if (need := _align_size(size)) <= SHORT)
 
     def take(self, size: int) -> Bytes:
         """Return memory like `aligned_bytes`; only short pieces share pages."""
-        need = _aligned(size)
+        need = _align_size(size)
         if need > SHORT:
             return aligned_bytes(size)
         with self._lock:
@@ -81,7 +81,7 @@ class SharedPages:
         return owner
 
 
-def _aligned(size: int) -> int:
+def _align_size(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 

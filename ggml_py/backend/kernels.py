@@ -26,7 +26,7 @@ def always(_: Tensor) -> str:
     return ""
 
 
-def form_of(node: Tensor) -> Form:
+def node_form(node: Tensor) -> Form:
     """Return the facts about a node that decide which kernels accept it."""
     sources = [None if s is None else (s.type.name, s.ne, s.nb, s.layout) for s in node.src]
     return node.op, node.params, node.type.name, node.ne, node.nb, *sources
@@ -71,7 +71,7 @@ class KernelTable(Generic[K]):
         self._by_first.clear()
         self._found.clear()
 
-    def _of(self, op: str) -> list[KernelEntry[K]]:
+    def _entries(self, op: str) -> list[KernelEntry[K]]:
         """Return all kernels of an op."""
         if self._declare is not None and op not in self._declared:
             with self._declaring:
@@ -90,12 +90,12 @@ class KernelTable(Generic[K]):
         key = node.op, source.type.name if source is not None else ""
         found = self._by_first.get(key)
         if found is None:
-            found = [e for e in self._of(node.op) if e.first in ("", key[1])]
+            found = [e for e in self._entries(node.op) if e.first in ("", key[1])]
             self._by_first[key] = found
         return found
 
     def find(self, node: Tensor) -> K | None:
-        form = form_of(node)
+        form = node_form(node)
         known = self._found.get(form)
         if known is not None:
             return known[0]
@@ -117,7 +117,7 @@ class KernelTable(Generic[K]):
 
     def why_not(self, node: Tensor) -> str:
         """Return "" if some kernel accepts the node, else the reasons."""
-        entries = self._of(node.op)
+        entries = self._entries(node.op)
         if not entries:
             return f"no kernel for {node.op}"
         if self.find(node) is not None:
@@ -125,11 +125,11 @@ class KernelTable(Generic[K]):
         return one_sentence([entry.when(node) for entry in entries])
 
     def ops(self) -> list[str]:
-        return sorted(op for op in {*self._table, *OPS} if self._of(op))
+        return sorted(op for op in {*self._table, *OPS} if self._entries(op))
 
     def kernels(self, op: str) -> list[K]:
         """Return all kernels of an op, highest rank first."""
-        return [entry.kernel for entry in self._of(op)]
+        return [entry.kernel for entry in self._entries(op)]
 
 
 def import_families(package: ModuleType) -> None:

@@ -37,7 +37,7 @@ class OwnedBuffer(NullBuffer):
         self.owner = owner
 
 
-def reader_of(tensors: Iterable[Tensor], name: str) -> Tensor:
+def make_reader(tensors: Iterable[Tensor], name: str) -> Tensor:
     """Make a node that only reads tensors, so that they are unchanged until it runs."""
     node = Tensor(src=tuple(tensors), name=name)
     node.buffer = NullBuffer(0)

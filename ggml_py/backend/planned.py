@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ggml_py._moved import former_names
 from ggml_py.backend.abilities import Fuses, LimitsBuffers, SupportsRepacking
 from ggml_py.backend.concurrency import AsyncDevice
 from ggml_py.backend.device import Buffer, Bytes, Device
@@ -33,7 +34,7 @@ class PlannedBuffer(NullBuffer):
         self.is_host = self.like.is_host
 
 
-class Planned(NullDevice):
+class PlanningDevice(NullDevice):
     """Stand-in for a real device.
 
     free     bytes of free memory; None: the free memory of the real device
@@ -82,7 +83,7 @@ class Planned(NullDevice):
         """Set the layout and the bytes that the weight would have."""
         if not self.repack or not isinstance(self.device, SupportsRepacking):
             return
-        if (found := self.device.layout_of(weight, uses)) is not None:
+        if (found := self.device.repacked_layout(weight, uses)) is not None:
             weight.layout, size = found
             weight.buffer, weight.offset = self.alloc(size), 0
 
@@ -91,14 +92,25 @@ class Planned(NullDevice):
         return self.device.fusions if isinstance(self.device, Fuses) else Fusions()
 
 
-class PlannedAsync(NullQueue, Planned):
+class AsyncPlanningDevice(NullQueue, PlanningDevice):
     """Stand-in for an asynchronous device: graphs have the same number of copies."""
 
 
-def planned(devices: Sequence[Device], free: Sequence[int | None] = ()) -> list[Planned]:
+def planning_devices(
+    devices: Sequence[Device], free: Sequence[int | None] = ()
+) -> list[PlanningDevice]:
     """Return one planning device for each device, with `free` bytes of memory."""
     each = [*free, *[None] * len(devices)]
     return [
-        (PlannedAsync if isinstance(d, AsyncDevice) else Planned)(d, n)
+        (AsyncPlanningDevice if isinstance(d, AsyncDevice) else PlanningDevice)(d, n)
         for d, n in zip(devices, each, strict=False)
     ]
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(
+        __name__,
+        Planned="PlanningDevice",
+        PlannedAsync="AsyncPlanningDevice",
+        planned="planning_devices",
+    )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
-from ggml_py._moved import former_names
+from ggml_py._moved import Former, former_names
 from ggml_py.tensor import Buffer, Bytes
 
 
@@ -26,13 +26,15 @@ class FilePart:
     axis: int
     ranges: tuple[tuple[int, int], ...]
 
-    def of(self, data: Bytes) -> Bytes:
+    def extract(self, data: Bytes) -> Bytes:
         """Return the part's bytes from the file's bytes; contiguous ranges are not copied."""
         n = int(np.prod(self.shape))
-        return ranges_of(data[self.offset : self.offset + n], self.shape, self.axis, self.ranges)
+        return slice_ranges(data[self.offset : self.offset + n], self.shape, self.axis, self.ranges)
+
+    of = Former("extract")
 
 
-def ranges_of(
+def slice_ranges(
     data: Bytes, shape: Sequence[int], axis: int, ranges: Iterable[tuple[int, int]]
 ) -> Bytes:
     """Return ranges of one axis of an array of bytes; contiguous ranges are not copied."""
@@ -62,9 +64,11 @@ class RemoteDevice(Protocol):
 class PeerCopyBuffer(Protocol):
     """Memory of another process, which can send bytes to a third without this one."""
 
-    def pass_on(self, offset: int, size: int, target: Buffer, at: int) -> bool:
+    def copy_to_peer(self, offset: int, size: int, target: Buffer, at: int) -> bool:
         """Copy bytes into another buffer; return False if the process cannot do that."""
 
 
 if not TYPE_CHECKING:
-    __getattr__ = former_names(__name__, RunsElsewhere="RemoteDevice", PassesOn="PeerCopyBuffer")
+    __getattr__ = former_names(
+        __name__, ranges_of="slice_ranges", RunsElsewhere="RemoteDevice", PassesOn="PeerCopyBuffer"
+    )

@@ -85,7 +85,7 @@ def _has_devices(package: str) -> bool:
     return inside is not None and PathFinder.find_spec(f"{package}.backend", inside) is not None
 
 
-def _backend_of(name: str) -> str:
+def _backend_name(name: str) -> str:
     """Return a device's backend: the name without trailing digits, unless a backend has that very
     name."""
     short = name.rstrip("0123456789")
@@ -97,7 +97,7 @@ def _backend_of(name: str) -> str:
 def device(name: str) -> Device:
     """Return a device by name (`cpu`, `ref`, `opencl0`, ...): its backend is the name without
     trailing digits."""
-    found = devices(_backend_of(name))
+    found = devices(_backend_name(name))
     for d in found:
         if name in (d.name, d.name.rstrip("0123456789")):
             return d

@@ -17,7 +17,7 @@ def move(source: Tensor, target: Tensor) -> None:
     assert target.buffer is not None, f"{target} is not allocated"
     if isinstance(source.buffer, PeerCopyBuffer):
         place = source.offset, source.nbytes, target.buffer, target.offset
-        if source.buffer.pass_on(*place):
+        if source.buffer.copy_to_peer(*place):
             return
     target.buffer.write(target.offset, tensor_bytes(source))
 

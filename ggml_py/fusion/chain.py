@@ -39,11 +39,11 @@ class Chain:
         """Yield every longest chain that shares no nodes with another."""
         for last in reversed(row.nodes):
             if row.is_free(last) and self.member(last):
-                found = (m for m in self._from(row, last) if not row.why_not(m))
+                found = (m for m in self._find_chains(row, last) if not row.why_not(m))
                 if (match := next(found, None)) is not None:
                     yield match
 
-    def _from(self, row: NodeRow, last: Tensor) -> Iterator[Match]:
+    def _find_chains(self, row: NodeRow, last: Tensor) -> Iterator[Match]:
         """Yield chains to `last`: with the last possible head, earlier heads, then no head."""
         members = self._members(row, last)
         heads = [h for t in members for s in t.sources() if (h := self._head(row, s, t, last))]

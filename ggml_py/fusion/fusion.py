@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
+from ggml_py._moved import former_names
 from ggml_py.fusion.chain import Chain
 from ggml_py.fusion.match import NodeRow
 from ggml_py.fusion.pattern import Match, Pattern
@@ -34,14 +35,14 @@ def fits(_: Match) -> str:
 def f32_rows(*names: str) -> Condition:
     """Return a `when`: the named operands are f32 with dense rows."""
 
-    def when(m: Match) -> str:
+    def check(m: Match) -> str:
         other = [m[n] for n in names if m[n].type is not F32 or not m[n].has_contiguous_rows()]
         return f"needs dense rows of f32; got {other[0]}" if other else ""
 
-    return when
+    return check
 
 
-def apart(_: Match) -> Tensor | None:
+def no_overwrite(_: Match) -> Tensor | None:
     """Return None (an `over`): the result has separate memory."""
     return None
 
@@ -93,7 +94,7 @@ class StepRule(Generic[K]):
 
 
 @dataclass(frozen=True)
-class Fused(Generic[K]):
+class FusedNodes(Generic[K]):
     """Nodes that run as one step at the position of the last node.
 
     over   an operand whose bytes the result may overwrite
@@ -126,7 +127,7 @@ class Fusions(Generic[K]):
         *,
         first: First = any_node,
         when: Condition = fits,
-        over: Over = apart,
+        over: Over = no_overwrite,
         spent: Spent = none_spent,
         scratch: Size = no_scratch,
     ) -> Callable[[Launcher[K]], Launcher[K]]:
@@ -148,10 +149,10 @@ class Fusions(Generic[K]):
 
         return register
 
-    def steps(self, nodes: Sequence[Tensor], uses: Uses) -> list[Tensor | Fused[K]]:
+    def steps(self, nodes: Sequence[Tensor], uses: Uses) -> list[Tensor | FusedNodes[K]]:
         """Return the nodes in order, with matches of patterns fused."""
         row = NodeRow(nodes, uses)
-        steps: list[Tensor | Fused[K] | None] = list(nodes)
+        steps: list[Tensor | FusedNodes[K] | None] = list(nodes)
         for rule in self.rules:
             if not rule.pattern.needs <= row.ops:
                 continue
@@ -162,7 +163,7 @@ class Fusions(Generic[K]):
                 for t in match.nodes:
                     steps[row.place(t)] = None
                 last = row.place(match.nodes[-1])
-                steps[last] = Fused(match, rule.over(match), rule.launcher, rule.spent(match))
+                steps[last] = FusedNodes(match, rule.over(match), rule.launcher, rule.spent(match))
         return [s for s in steps if s is not None]
 
     def why_not(self, pattern: Pattern, first: Tensor, nodes: Sequence[Tensor], uses: Uses) -> str:
@@ -178,3 +179,7 @@ class Fusions(Generic[K]):
         if any(match is not None for match, _ in found):
             return ""
         return "; ".join(reason for _, reason in found) or f"no fused step for {pattern}"
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, Fused="FusedNodes", apart="no_overwrite")

@@ -44,7 +44,7 @@ class NodeRow:
         reasons = []
         if self.is_free(first):
             for found in pattern.find(first, self._free_readers):
-                match = Match.of(pattern, found, self.place, self.uses)
+                match = Match.from_nodes(pattern, found, self.place, self.uses)
                 reason = self.why_not(match, (*pattern.when, when))
                 if not reason:
                     return match, ""
@@ -64,7 +64,7 @@ class NodeRow:
         if reason := self._escapes(match):
             return reason
         refused = next((reason for when in conditions if (reason := when(match))), "")
-        return refused or self._overwritten(match) or self._between(match)
+        return refused or self._overwritten(match) or self._find_conflict(match)
 
     def _escapes(self, match: Match) -> str:
         """Return the reason why values inside the match are needed outside, or ""."""
@@ -83,7 +83,7 @@ class NodeRow:
 
     def _overwritten(self, match: Match) -> str:
         """Return the reason why operands are overwritten by results; "" if they are not."""
-        results = [w for t in match.nodes for w in written(t) if w not in match.inside]
+        results = [w for t in match.nodes for w in changed_tensors(t) if w not in match.inside]
         for s in match.operands:
             if s.root in match.nodes:
                 return f"{s} is computed by the step itself"
@@ -92,7 +92,7 @@ class NodeRow:
                     return f"{w} is overwritten by a write to {s}"
         return ""
 
-    def _between(self, match: Match) -> str:
+    def _find_conflict(self, match: Match) -> str:
         """Return the reason why running these nodes together disturbs a node between them, or
         ""."""
         first, last = self.place(match.nodes[0]), self.place(match.nodes[-1])
@@ -102,16 +102,16 @@ class NodeRow:
                 continue
             before = [t for t in match.nodes if self.place(t) < i]
             read = [s for t in before for s in t.src if s is not None]
-            made = [w for t in before for w in written(t)]
-            touched = [*written(other), *(s for s in other.src if s is not None)]
-            if any(overlap(w, s) for w in written(other) for s in read):
+            made = [w for t in before for w in changed_tensors(t)]
+            touched = [*changed_tensors(other), *(s for s in other.src if s is not None)]
+            if any(overlap(w, s) for w in changed_tensors(other) for s in read):
                 return f"{other.op} {other} runs in between and overwrites an input of the step"
             if any(overlap(w, t) for w in made for t in touched):
                 return f"{other.op} {other} runs in between and needs an output of the step"
         return ""
 
 
-def written(t: Tensor) -> list[Tensor]:
+def changed_tensors(t: Tensor) -> list[Tensor]:
     """Return the tensors that running the node changes."""
     more = (t.src[i] for i in OPS[t.op].writes if i < len(t.src))
     return [t, *(s for s in more if s is not None)]
@@ -125,10 +125,10 @@ def overlap(a: Tensor, b: Tensor) -> bool:
     owner_b, start_b = _start(b)
     if owner_a is not owner_b or start_a + a.nbytes <= start_b or start_b + b.nbytes <= start_a:
         return False
-    return not _beside(a, start_a, b, start_b)
+    return not _are_disjoint_columns(a, start_a, b, start_b)
 
 
-def _beside(a: Tensor, start_a: int, b: Tensor, start_b: int) -> bool:
+def _are_disjoint_columns(a: Tensor, start_a: int, b: Tensor, start_b: int) -> bool:
     """Return True if both are different columns of the same rows."""
     (row_a, width_a), (row_b, width_b) = _rows(a), _rows(b)
     if row_a != row_b or not row_a:

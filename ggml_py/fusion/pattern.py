@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ggml_py._moved import Former
 from ggml_py.fusion.uses import Uses
 from ggml_py.tensor import Tensor
 
@@ -158,7 +159,7 @@ class Match:
         self.scratch: Tensor | None = None
 
     @classmethod
-    def of(
+    def from_nodes(
         cls, pattern: Pattern, found: Found, place: Callable[[Tensor], int], uses: Uses
     ) -> Match:
         """Return the match of nodes that fit the lines of a pattern."""
@@ -179,6 +180,9 @@ class Match:
         """Return the tensor of that name; of several, the last."""
         return self.found[name][-1]
 
-    def all(self, name: str) -> tuple[Tensor, ...]:
+    def all_nodes(self, name: str) -> tuple[Tensor, ...]:
         """Return all nodes of a line that may match several."""
         return self.found[name]
+
+    of = Former("from_nodes")
+    all = Former("all_nodes")

@@ -44,11 +44,11 @@ def dense(t: Tensor) -> Tensor:
     return t if t.is_contiguous() else cont(t)
 
 
-def shaped(grad: Tensor, like: Tensor) -> Tensor:
+def reshape_like(grad: Tensor, like: Tensor) -> Tensor:
     """Return the same elements in the shape of another tensor."""
     return grad if grad.ne == like.ne else reshape(dense(grad), *like.ne)
 
 
-def summed(grad: Tensor, like: Tensor) -> Tensor:
+def sum_repeats(grad: Tensor, like: Tensor) -> Tensor:
     """Return the gradient of a tensor that was repeated to grad's shape."""
     return grad if grad.ne == like.ne else repeat_back(grad, like)

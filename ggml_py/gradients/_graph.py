@@ -33,7 +33,7 @@ def build_backward_expand(
     Raises GGMLError if an op in between has no gradient, is not f32, or overwrites its source.
     """
     wanted = list(params)
-    moved = _depend_on(graph, wanted)
+    moved = _find_dependents(graph, wanted)
     found = {id(result): grad}
     for t in reversed(graph.nodes[: graph.nodes.index(result) + 1]):
         if id(t) in moved and id(t) in found:
@@ -50,7 +50,7 @@ def build_backward_expand(
     return grads
 
 
-def _depend_on(graph: Graph, params: list[Tensor]) -> set[int]:
+def _find_dependents(graph: Graph, params: list[Tensor]) -> set[int]:
     """Return the ids of params and of all nodes that depend on a param."""
     moved = {id(p) for p in params}
     for t in graph.nodes:

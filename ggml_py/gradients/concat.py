@@ -8,5 +8,5 @@ from ggml_py.tensor import Tensor
 
 
 @gradient("REPEAT")
-def repeated(t: Tensor, grad: Tensor) -> Tensor:
+def repeat_a(t: Tensor, grad: Tensor) -> Tensor:
     return repeat_back(grad, source(t, 0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.gradients._declare import constant, dense, gradient, shaped, source
+from ggml_py.gradients._declare import constant, dense, gradient, reshape_like, source
 from ggml_py.ops import acc, cont, neg, view_4d
 from ggml_py.tensor import Tensor
 
@@ -11,18 +11,18 @@ constant("CPY", 1)  # previous values of the destination
 
 @gradient("DUP")
 @gradient("ACC")
-def same(t: Tensor, grad: Tensor) -> Tensor:
+def dup_a(t: Tensor, grad: Tensor) -> Tensor:
     return grad
 
 
 @gradient("CPY")
 @gradient("CONT")
-def copied(t: Tensor, grad: Tensor) -> Tensor:
-    return shaped(grad, source(t, 0))
+def cpy_a(t: Tensor, grad: Tensor) -> Tensor:
+    return reshape_like(grad, source(t, 0))
 
 
 @gradient("SET")
-def overwritten(t: Tensor, grad: Tensor) -> Tensor:
+def set_a(t: Tensor, grad: Tensor) -> Tensor:
     grad = dense(grad)
     return acc(grad, neg(cont(_window(t, grad))), *t.params[:4])
 
@@ -30,7 +30,7 @@ def overwritten(t: Tensor, grad: Tensor) -> Tensor:
 @gradient("SET", 1)
 @gradient("ACC", 1)
 def window(t: Tensor, grad: Tensor) -> Tensor:
-    return shaped(cont(_window(t, dense(grad))), source(t, 1))
+    return reshape_like(cont(_window(t, dense(grad))), source(t, 1))
 
 
 def _window(t: Tensor, grad: Tensor) -> Tensor:

@@ -9,5 +9,5 @@ from ggml_py.tensor import Tensor
 
 @gradient("DIAG_MASK_INF")
 @gradient("DIAG_MASK_ZERO")
-def masked(t: Tensor, grad: Tensor) -> Tensor:
+def diag_mask_a(t: Tensor, grad: Tensor) -> Tensor:
     return diag_mask_zero(grad, t.param("n_past"))

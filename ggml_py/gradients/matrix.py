@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.gradients._declare import gradient, source, summed
+from ggml_py.gradients._declare import gradient, source, sum_repeats
 from ggml_py.ops import out_prod, reshape, transpose
 from ggml_py.tensor import Tensor
 
@@ -19,7 +19,7 @@ def mul_mat_a(t: Tensor, grad: Tensor) -> Tensor:
         one = (n, 1, a.ne[dim], res.n_elements // (n * b.ne[dim]))
         if a.ne[dim] != b.ne[dim]:
             whole = reshape(res, n, b.ne[dim] // a.ne[dim], *one[2:])
-            res = summed(whole, Tensor(res.type, one))
+            res = sum_repeats(whole, Tensor(res.type, one))
         n *= a.ne[dim]
     return reshape(res, *a.ne)
 

@@ -9,7 +9,7 @@ from ggml_py.tensor import Tensor
 
 @gradient("SUM")
 @gradient("SUM_ROWS")
-def summed(t: Tensor, grad: Tensor) -> Tensor:
+def sum_a(t: Tensor, grad: Tensor) -> Tensor:
     return repeat(grad, source(t, 0))
 
 

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from ggml_py.gradients._declare import gradient, shaped, source
+from ggml_py.gradients._declare import gradient, reshape_like, source
 from ggml_py.ops import acc, fill, permute, transpose
 from ggml_py.ops.registry import require
 from ggml_py.tensor import MAX_DIMS, Tensor
 
 
 @gradient("RESHAPE")
-def reshaped(t: Tensor, grad: Tensor) -> Tensor:
-    return shaped(grad, source(t, 0))
+def reshape_a(t: Tensor, grad: Tensor) -> Tensor:
+    return reshape_like(grad, source(t, 0))
 
 
 @gradient("VIEW")
-def viewed(t: Tensor, grad: Tensor) -> Tensor:
+def view_a(t: Tensor, grad: Tensor) -> Tensor:
     a = source(t, 0)
     require(a.is_contiguous(), "the gradient of a view: its source must be contiguous", t, a)
     require(not _overlaps(t), "the gradient of a view: its rows must not overlap", t, a)
@@ -32,10 +32,10 @@ def _overlaps(t: Tensor) -> bool:
 
 
 @gradient("PERMUTE")
-def permuted(t: Tensor, grad: Tensor) -> Tensor:
+def permute_a(t: Tensor, grad: Tensor) -> Tensor:
     return permute(grad, *(t.params.index(i) for i in range(MAX_DIMS)))
 
 
 @gradient("TRANSPOSE")
-def transposed(t: Tensor, grad: Tensor) -> Tensor:
+def transpose_a(t: Tensor, grad: Tensor) -> Tensor:
     return transpose(grad)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 from ggml_py import ops
+from ggml_py._moved import Former
 from ggml_py.backend import (
     Bytes,
     CompileOptions,
@@ -22,9 +23,9 @@ from ggml_py.inspection.judge import (
     ROUNDINGS,
     Bound,
     Values,
-    bound_of,
     closest,
-    dithered,
+    dither,
+    error_bound,
     is_rounded,
     sensitive,
     sum_errors,
@@ -64,10 +65,10 @@ class Checker:
         )
         return f"check: {self.n_checked} nodes match {self.device.name}{skipped}"
 
-    def checked(self, program: Program, node: Tensor, by: str) -> Program:
+    def wrap_program(self, program: Program, node: Tensor, by: str) -> Program:
         """Return a program that runs `program`, which computes the node on device `by`, and
         compares."""
-        return _Checked(self, program, node, by)
+        return _CheckedProgram(self, program, node, by)
 
     def twin(self, node: Tensor) -> Tensor:
         """Return the same op on this device, on copies of the sources' present values."""
@@ -85,7 +86,7 @@ class Checker:
     def compare(self, node: Tensor, twin: Tensor, by: str) -> None:
         """Raise CheckFailed if the node's values differ from the twin's."""
         self.n_checked += 1
-        error = closest(self.references(node, twin), self.values_of(node), node.type)
+        error = closest(self.references(node, twin), self.read_values(node), node.type)
         if error.problem:
             raise CheckFailed(
                 f"{node.name}: {describe(node)}: {by} differs from {self.device.name}:"
@@ -95,47 +96,47 @@ class Checker:
     def references(self, node: Tensor, twin: Tensor) -> Iterator[tuple[Values, Bound]]:
         """Yield accepted values of the node, each with its bound: results with exact sources, then
         results with rounded activations."""
-        plain = self.values_of(twin)
-        yield plain, bound_of(node)
+        plain = self.read_values(twin)
+        yield plain, error_bound(node)
         if not is_rounded(twin.op, (None if s is None else s.type for s in twin.src)):
             return
         coarse, place = OPS[twin.op].rounds
-        weight, values = twin.source(coarse), self.values_of(twin.source(place))
+        weight, values = twin.source(coarse), self.read_values(twin.source(place))
         bound: Bound = CLOSE
         if twin.op == "FLASH_ATTN_EXT":
-            bound = sensitive(plain, (self._computed(twin, {place: x}) for x in dithered(values)))
+            bound = sensitive(plain, (self._recompute(twin, {place: x}) for x in dither(values)))
             yield plain, bound
         for i, rounded in enumerate(ROUNDINGS[weight.type.is_quantized]):
-            found = self._computed(twin, {place: rounded(values)})
+            found = self._recompute(twin, {place: rounded(values)})
             yield found, bound
             if i == 0 and weight.type.block_size == 32 and twin.op in ("MUL_MAT", "MUL_MAT_ID"):
-                blocks = self.values_of(weight).reshape(*weight.ne[:0:-1], -1, 32)
+                blocks = self.read_values(weight).reshape(*weight.ne[:0:-1], -1, 32)
                 sums = {coarse: blocks.min(-1), place: sum_errors(values)}
-                yield found + self._computed(twin, sums), CLOSE
+                yield found + self._recompute(twin, sums), CLOSE
 
-    def _computed(self, twin: Tensor, given: Mapping[int, Values]) -> Values:
+    def _recompute(self, twin: Tensor, given: Mapping[int, Values]) -> Values:
         """Return the op's result for other values of some sources."""
         sources = list(twin.src)
         for i, values in given.items():
             leaf = Tensor(F32, values.shape[::-1], name=twin.source(i).name)
-            set_tensor(self._allocated(leaf), values)
+            set_tensor(self._allocate(leaf), values)
             sources[i] = leaf
         again = Tensor(twin.type, twin.ne, twin.op, tuple(sources), twin.params, twin.name, twin.nb)
-        self.run(self._allocated(again))
-        return self.values_of(again)
+        self.run(self._allocate(again))
+        return self.read_values(again)
 
-    def values_of(self, t: Tensor) -> Values:
+    def read_values(self, t: Tensor) -> Values:
         """Return the values [ne3, ne2, ne1, ne0]: integers, or floats of a quantized type too."""
         if numpy_dtype(t) is not None:
             return get_tensor(t)
-        leaf = self._allocated(Tensor(t.type, t.ne, nb=t.nb))
+        leaf = self._allocate(Tensor(t.type, t.ne, nb=t.nb))
         assert leaf.buffer is not None
         leaf.buffer.write(0, tensor_bytes(t))
-        plain = self._allocated(ops.cast(leaf, F32))
+        plain = self._allocate(ops.cast(leaf, F32))
         self.run(plain)
         return get_tensor(plain)
 
-    def _allocated(self, t: Tensor) -> Tensor:
+    def _allocate(self, t: Tensor) -> Tensor:
         t.buffer = self.device.alloc(max(t.nbytes, 1))
         return t
 
@@ -156,8 +157,11 @@ class Checker:
             self._weights[id(source)] = copy
         return copy
 
+    checked = Former("wrap_program")
+    values_of = Former("read_values")
 
-class _Checked:
+
+class _CheckedProgram:
     """A node's program, with the other device's before and after it."""
 
     def __init__(self, checker: Checker, program: Program, node: Tensor, by: str) -> None:

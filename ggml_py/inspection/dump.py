@@ -11,8 +11,9 @@ import re
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ggml_py._moved import former_names
 from ggml_py.graph import Graph
 from ggml_py.tensor import Tensor
 
@@ -61,7 +62,7 @@ def dump_text(graph: Graph) -> str:
     lines: list[str] = []
     heading = ""
     for i, node in enumerate(graph.nodes):
-        layer = layer_of(node)
+        layer = find_layer(node)
         if layer is not None or not heading:
             new = "outside of layers" if layer is None else f"layer {layer}"
             if new != heading:
@@ -73,7 +74,7 @@ def dump_text(graph: Graph) -> str:
     return "\n".join(lines) + "\n"
 
 
-def layer_of(node: Tensor) -> int | None:
+def find_layer(node: Tensor) -> int | None:
     """Return the layer in the name of the node, else of the first source that has one."""
     for t in (node, *node.src):
         found = _LAYER.search(t.name) if t is not None else None
@@ -117,3 +118,7 @@ def _brief(t: Tensor) -> str:
 
 def _shape(t: Tensor) -> str:
     return f"{t.type} {list(t.ne)}"
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, layer_of="find_layer")

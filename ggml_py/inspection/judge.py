@@ -5,7 +5,7 @@ data: one outlier decides the step of its block. The reference gets the same rou
 so that the bounds of matmuls are narrow. The angles of ROPE are running products in float32: their
 bound grows with the positions.
 
-A bound for a whole tensor does not reveal one wrong row in a thousand. Therefore `error_of`
+A bound for a whole tensor does not reveal one wrong row in a thousand. Therefore `compare_values`
 also compares each row, and rows and columns must not be too large or too small as a whole.
 """
 
@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ggml_py._moved import Former, former_names
 from ggml_py.backend import get_tensor
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
@@ -53,15 +54,17 @@ class Error:
     problem: str = ""
 
     @property
-    def worst(self) -> str:
+    def worst_element(self) -> str:
         """Return `at [i0, i1, i2, i3]: expected x, got y`."""
         return f"at {list(self.at)}: expected {self.expected:.7g}, got {self.found:.7g}"
+
+    worst = Former("worst_element")
 
 
 NONE = Error(0.0)
 
 
-def error_of(
+def compare_values(
     expected: Values, found: Values, bound: Bound, type: GGMLType, *, rows: bool = True
 ) -> Error:
     """Compare two arrays of one shape.
@@ -84,7 +87,7 @@ def error_of(
     e, f = expected.astype(np.float64), found.astype(np.float64)
     odd = ~same & ~(np.isfinite(e) & np.isfinite(f))
     if odd.any():
-        return _judged(_error(np.inf, odd, e, f), 0.0)
+        return _apply_bound(_error(np.inf, odd, e, f), 0.0)
     apart = np.where(same, 0.0, np.subtract(f, e, where=~same, out=np.zeros_like(e)))
     finite = np.where(np.isfinite(e), e, 0.0)
     energy = np.square(finite).sum(-1)
@@ -92,7 +95,7 @@ def error_of(
     nmse = float(np.square(apart).sum()) / scale
     distance = np.abs(apart)
     error = _error(float((~same).mean()) if whole else nmse, distance == distance.max(), e, f)
-    error = _judged(error, max(float(np.min(bound)), float((energy * bound).sum()) / scale))
+    error = _apply_bound(error, max(float(np.min(bound)), float((energy * bound).sum()) / scale))
     if error.problem or whole or not rows:
         return error
     if type.is_quantized:
@@ -110,7 +113,7 @@ def closest(references: Iterable[tuple[Values, Bound]], found: Values, type: GGM
     """
     best: Error | None = None
     for expected, bound in references:
-        error = error_of(expected, found, bound, type)
+        error = compare_values(expected, found, bound, type)
         if not error.problem:
             return error
         best = error if best is None or error.nmse < best.nmse else best
@@ -136,7 +139,7 @@ def is_rounded(op: str, types: Iterable[GGMLType | None]) -> bool:
     )
 
 
-def bound_of(node: Tensor) -> float:
+def error_bound(node: Tensor) -> float:
     """Return the largest normalized mean squared error that rounding explains."""
     if is_integer(node.type):
         return 0.0
@@ -157,12 +160,12 @@ def _to_int8(block: int, inverse: Callable[[Values], Values]) -> Callable[[Value
             between two steps may round either way; next to an outlier, this error is large.
     """
 
-    def rounded(x: Values) -> Values:
+    def round_blocks(x: Values) -> Values:
         levels, step = _levels(x, block, inverse)
         found: Values = levels * (step if block > 32 else _to_f16(step))
         return found.reshape(*x.shape[:-1], -1)[..., : x.shape[-1]]
 
-    return rounded
+    return round_blocks
 
 
 def _levels(x: Values, block: int, inverse: Callable[[Values], Values]) -> tuple[Values, Values]:
@@ -175,7 +178,7 @@ def _levels(x: Values, block: int, inverse: Callable[[Values], Values]) -> tuple
     return levels, most / STEPS
 
 
-def dithered(x: Values) -> Iterator[Values]:
+def dither(x: Values) -> Iterator[Values]:
     """Yield independent roundings to float16."""
     for factor in (1.0, 1.1, 1.3, 1.7):
         yield _to_f16(x * np.float32(factor)) / np.float32(factor)
@@ -247,7 +250,7 @@ def _error(nmse: float, where: npt.NDArray[np.bool_], e: Values, f: Values) -> E
     return Error(nmse, largest, place[::-1], float(f[place]), float(e[place]))
 
 
-def _judged(error: Error, bound: float) -> Error:
+def _apply_bound(error: Error, bound: float) -> Error:
     if error.nmse <= bound:
         return error
     return replace(error, problem=f"NMSE {error.nmse:.2e}, the bound is {bound:.0e}")
@@ -268,7 +271,7 @@ def _row_problem(e: Values, apart: Values, bound: Bound) -> str:
     least = (FEWEST + 1 / n) * typical  # few values may cancel all at once
     bounds = np.broadcast_to(bound, energy.shape)
     if (wrong := error > bounds * (energy + least)).any():
-        at = _first(wrong)
+        at = _first_index(wrong)
         nmse = error[at] / (energy[at] or 1.0)
         return f"row {list(at[::-1])}: NMSE {nmse:.2e}, the bound is {bounds[at]:.0e}"
     noise, other = np.minimum(bounds, CLOSE) * energy / n, EXACT * typical
@@ -297,7 +300,7 @@ def _gain(energy: Values, along: Values, noise: Values, least: Bound) -> str:
     wrong = np.abs(along) > limit + least
     if not wrong.any():
         return ""
-    at = _first(wrong)
+    at = _first_index(wrong)
     return f"{list(at[::-1])} is off by {along[at] / (energy[at] or 1.0):+.2%}"
 
 
@@ -307,5 +310,11 @@ def _typical(energy: Values) -> float:
     return float(np.median(some)) if some.size else 0.0
 
 
-def _first(where: Values) -> tuple[int, ...]:
+def _first_index(where: Values) -> tuple[int, ...]:
     return tuple(int(i) for i in np.argwhere(where)[0])
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(
+        __name__, bound_of="error_bound", dithered="dither", error_of="compare_values"
+    )

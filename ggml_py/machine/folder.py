@@ -81,22 +81,22 @@ class Folder:
         with suppress(OSError):
             os.utime(self._path if self._fd is None else self._fd)
 
-    def modified(self, name: str) -> float:
+    def modification_time(self, name: str) -> float:
         """Return the modification time of a file, or 0 if it does not exist."""
         try:
-            return os.lstat(self._at(name), dir_fd=self._fd).st_mtime
+            return os.lstat(self._resolve(name), dir_fd=self._fd).st_mtime
         except OSError:
             return 0.0
 
     @property
-    def touched(self) -> float:
+    def last_change(self) -> float:
         """Time of the last change of the directory, in seconds since 1970."""
         return (self._path.stat() if self._fd is None else os.fstat(self._fd)).st_mtime
 
     def open(self, name: str, flags: int) -> int:
         """Return a descriptor of a regular file of this user, created if the flags specify that.
         Never blocks."""
-        fd = os.open(self._at(name), flags | _FLAGS, 0o644, dir_fd=self._fd)
+        fd = os.open(self._resolve(name), flags | _FLAGS, 0o644, dir_fd=self._fd)
         found = os.fstat(fd)
         reason = why_not_ours(found) if stat.S_ISREG(found.st_mode) else "is not a file"
         if reason:
@@ -129,7 +129,9 @@ class Folder:
                 os.close(fd)
             of = self._fd
             try:
-                os.replace(self._at(partial), self._at(name), src_dir_fd=of, dst_dir_fd=of)
+                os.replace(
+                    self._resolve(partial), self._resolve(name), src_dir_fd=of, dst_dir_fd=of
+                )
             except PermissionError:  # Windows: the file is open elsewhere
                 if self.read(name) != content:
                     raise
@@ -149,9 +151,9 @@ class Folder:
                         yield entry.name, about
 
     def remove(self, name: str) -> None:
-        os.unlink(self._at(name), dir_fd=self._fd)
+        os.unlink(self._resolve(name), dir_fd=self._fd)
 
-    def _at(self, name: str) -> str:
+    def _resolve(self, name: str) -> str:
         return name if self._fd is not None else str(self._path / name)
 
 

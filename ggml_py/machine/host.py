@@ -100,11 +100,11 @@ def numa_nodes() -> list[list[int]]:
     """Return the usable CPUs of each memory node; [] if the system does not report them."""
     allowed = set(logical_cpus())
     folders = NODES.glob("node[0-9]*")
-    lists = [_numbers(_text(folder / "cpulist")) for folder in sorted(folders, key=_number_in)]
+    lists = [_numbers(_text(folder / "cpulist")) for folder in sorted(folders, key=_node_number)]
     return [cpus for found in lists if (cpus := sorted(allowed & set(found)))]
 
 
-def _number_in(folder: Path) -> int:
+def _node_number(folder: Path) -> int:
     return int(folder.name.removeprefix("node"))
 
 
@@ -119,7 +119,7 @@ def physical_cores() -> int:
     if SYSTEM == "linux":
         return len(cpus)
     for name in ("hw.perflevel0.physicalcpu", "hw.physicalcpu") if SYSTEM == "darwin" else ():
-        found = _number_of(_sysctl(name))
+        found = _parse_int(_sysctl(name))
         if found:
             return min(len(cpus), found)
     import psutil
@@ -184,7 +184,7 @@ def _allows(asked: FeatureQuery) -> bool:
         kind, bit = asked.linux
         return bool(_auxiliary(kind) >> bit & 1)
     if SYSTEM == "darwin":
-        return _number_of(_sysctl(f"hw.optional.arm.{asked.macos}")) == 1
+        return _parse_int(_sysctl(f"hw.optional.arm.{asked.macos}")) == 1
     return SYSTEM == "win32" and _processor_has(asked.windows)
 
 
@@ -305,7 +305,7 @@ def _sysctl(name: str) -> bytes:
     return b"" if failed else value.raw[: size.value]
 
 
-def _number_of(raw: bytes) -> int:
+def _parse_int(raw: bytes) -> int:
     return int.from_bytes(raw, sys.byteorder)
 
 

@@ -7,7 +7,9 @@ import threading
 from collections.abc import Callable
 from functools import wraps
 from types import FrameType, TracebackType
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from ggml_py._moved import former_names
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -82,15 +84,15 @@ def raise_noted() -> None:
         raise KeyboardInterrupt
 
 
-def shielded(function: Callable[P, T]) -> Callable[P, T]:
+def postpone_interrupts(function: Callable[P, T]) -> Callable[P, T]:
     """Make a function that postpones Ctrl-C to its end."""
 
     @wraps(function)
-    def done(*args: P.args, **kwargs: P.kwargs) -> T:
+    def run_shielded(*args: P.args, **kwargs: P.kwargs) -> T:
         with Shield():
             return function(*args, **kwargs)
 
-    return done
+    return run_shielded
 
 
 def _is_shielded() -> bool:
@@ -113,3 +115,7 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 def _note_sealed(number: int, frame: FrameType | None) -> None:
     _note(number, frame)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, shielded="postpone_interrupts")

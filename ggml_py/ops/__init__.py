@@ -1,5 +1,8 @@
 """Op builders, named like ggml's without the prefix, in one file per family."""
 
+from typing import TYPE_CHECKING
+
+from ggml_py._moved import former_names
 from ggml_py.ops.arithmetic import *  # noqa: F403
 from ggml_py.ops.attention import *  # noqa: F403
 from ggml_py.ops.backward import *  # noqa: F403
@@ -28,3 +31,6 @@ from ggml_py.ops.training import *  # noqa: F403
 from ggml_py.ops.unary import *  # noqa: F403
 from ggml_py.ops.upscale import *  # noqa: F403
 from ggml_py.ops.window import *  # noqa: F403
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, reduced="reduce_part")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.registry import node, op, require, view_result
 from ggml_py.tensor import Tensor
 from ggml_py.types import I32
 
 
 def _binary(name: str, a: Tensor, b: Tensor, inplace: bool) -> Tensor:
     require(b.can_repeat_to(a), f"{name.lower()}: b must repeat to a's shape", a, b)
-    return view_of(name, a, a, b) if inplace else node(name, a.type, a.ne, a, b)
+    return view_result(name, a, a, b) if inplace else node(name, a.type, a.ne, a, b)
 
 
 @op("ADD", inplace=True)
@@ -50,9 +50,9 @@ def add_id(a: Tensor, b: Tensor, ids: Tensor) -> Tensor:
 @op("SCALE", "scale:f bias:f", inplace=True)
 def scale(a: Tensor, s: float, bias: float = 0.0, inplace: bool = False) -> Tensor:
     """s * a + bias (ggml.c:ggml_scale_bias)."""
-    require(a.contiguous_from(1), "scale: rows must be dense", a)
+    require(a.is_contiguous_n(1), "scale: rows must be dense", a)
     if inplace:
-        return view_of("SCALE", a, a, params=(s, bias))
+        return view_result("SCALE", a, a, params=(s, bias))
     return node("SCALE", a.type, a.ne, a, params=(s, bias))
 
 
@@ -68,4 +68,4 @@ def add1(a: Tensor, b: Tensor, inplace: bool = False) -> Tensor:
     require(b.n_elements == 1, "add1: b must be a scalar", b)
     dense = a.nb[0] == a.type.type_size and a.nb[2:] == (a.nb[1] * a.ne[1], a.nb[2] * a.ne[2])
     require(dense, "add1: a must be dense except at the ends of rows", a)
-    return view_of("ADD1", a, a, b) if inplace else node("ADD1", a.type, a.ne, a, b)
+    return view_result("ADD1", a, a, b) if inplace else node("ADD1", a.type, a.ne, a, b)

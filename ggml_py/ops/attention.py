@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.registry import node, op, require, view_result
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 
@@ -38,7 +38,7 @@ def soft_max_ext(
     _check_sinks(a, sinks)
     src = (a, mask) if sinks is None else (a, mask, sinks)
     if inplace:
-        return view_of("SOFT_MAX", a, *src, params=(scale, max_bias))
+        return view_result("SOFT_MAX", a, *src, params=(scale, max_bias))
     return node("SOFT_MAX", a.type, a.ne, *src, params=(scale, max_bias))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ggml_py.ops.registry import op, require, view_of
+from ggml_py.ops.registry import op, require, view_result
 from ggml_py.tensor import MAX_SRC, Tensor
 from ggml_py.types import BY_NAME
 
@@ -35,16 +35,16 @@ def all_reduce(parts: Sequence[Tensor | None], receivers: Sequence[int] = ()) ->
         *have,
     )
     params = (ADD, len(parts), len(have), 0, sum(1 << i for i in set(receivers)))
-    return view_of("REDUCE", have[-1], *parts, params=params)
+    return view_result("REDUCE", have[-1], *parts, params=params)
 
 
-def reduced(total: Tensor, i: int) -> Tensor:
+def reduce_part(total: Tensor, i: int) -> Tensor:
     """Return device i's copy of a REDUCE's sum: a view of its part i, computed after the REDUCE
     (ik_llama.cpp get_input_tensor_sm_graph).
     """
     part = total.src[i] if i < len(total.src) else None
     known = total.op == "REDUCE" and part is not None
-    require(known, f"reduced: {i} must be the number of a part of a REDUCE node", total)
+    require(known, f"reduce_part: {i} must be the number of a part of a REDUCE node", total)
     assert part is not None
     name = f"{part.name} (reduced)"
     return Tensor(part.type, part.ne, "VIEW", (part, total), (0,), name, part.nb, part)

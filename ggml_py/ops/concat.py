@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.registry import node, op, require, view_result
 from ggml_py.tensor import MAX_DIMS, Tensor
 
 
@@ -24,7 +24,7 @@ def concat_inplace(a: Tensor, b: Tensor, result: Tensor, dim: int) -> Tensor:
     t = concat(a, b, dim)
     fits = t.ne == result.ne and t.type is result.type
     require(fits, f"concat_inplace: result must be {t.type} {list(t.ne)}", a, b, result)
-    return view_of("CONCAT", result, a, b, result, params=(dim,))
+    return view_result("CONCAT", result, a, b, result, params=(dim,))
 
 
 @op("REPEAT")

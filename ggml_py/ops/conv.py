@@ -16,7 +16,7 @@ from ggml_py.types import BY_NAME, F16, F32, GGMLType
 Triple = tuple[int, int, int]
 
 
-def _out(a: Tensor, b: Tensor, i: int, s: int, p: int, d: int) -> int:
+def _output_size(a: Tensor, b: Tensor, i: int, s: int, p: int, d: int) -> int:
     """Return the length of the result along dimension i (ggml.c:ggml_calc_conv_output_size)."""
     rule = f"conv: stride {s} and dilation {d} must be positive, padding {p} not negative"
     require(s > 0 and p >= 0 and d > 0, rule, a, b)
@@ -48,7 +48,7 @@ def im2col(
     2-d: a [KW, KH, IC, OC], b [W, H, IC, N] -> [IC*KH*KW, OW, OH, N]
     1-d: a [K, IC, OC], b [W, IC, N] -> [IC*K, OW, N]; s1, p1, d1 are not used
     """
-    width = _out(a, b, 0, s0, p0, d0)
+    width = _output_size(a, b, 0, s0, p0, d0)
     ne: Shape
     if is_2d:
         require(
@@ -57,7 +57,7 @@ def im2col(
             a,
             b,
         )
-        height = _out(a, b, 1, s1, p1, d1)
+        height = _output_size(a, b, 1, s1, p1, d1)
         ne = (a.ne[0] * a.ne[1] * a.ne[2], width, height, b.ne[3])
     else:
         fits = a.ne[1] == b.ne[1] and b.ne[3] == 1
@@ -75,7 +75,7 @@ def im2col_3d(
     a [KW, KH, KD, IC*OC], b [W, H, D, IC*N] -> [IC*KD*KH*KW, OW, OH, OD*N]
     """
     require(ic > 0 and b.ne[3] % ic == 0, f"im2col_3d: b must have {ic} channels per batch", a, b)
-    n0, n1, n2 = (_out(a, b, i, s[i], p[i], d[i]) for i in range(3))
+    n0, n1, n2 = (_output_size(a, b, i, s[i], p[i], d[i]) for i in range(3))
     ne = (a.ne[0] * a.ne[1] * a.ne[2] * ic, n0, n1, n2 * (b.ne[3] // ic))
     return node("IM2COL_3D", type, ne, a, b, params=(*s, *p, *d, ic))
 
@@ -88,7 +88,7 @@ def conv_2d_direct(
     require(
         a.ne[2] == b.ne[2], "conv_2d: kernel and image must have the same number of channels", a, b
     )
-    ne = (_out(a, b, 0, s0, p0, d0), _out(a, b, 1, s1, p1, d1), a.ne[3], b.ne[3])
+    ne = (_output_size(a, b, 0, s0, p0, d0), _output_size(a, b, 1, s1, p1, d1), a.ne[3], b.ne[3])
     return node("CONV_2D", b.type, ne, a, b, params=(s0, s1, p0, p1, d0, d1))
 
 
@@ -101,7 +101,7 @@ def conv_2d_dw_direct(
     """
     fits = a.ne[2] == 1 and a.ne[3] == b.ne[2]
     require(fits, "conv_2d_dw: a must be one kernel per channel, [KW, KH, 1, C]", a, b)
-    ne = (_out(a, b, 0, s0, p0, d0), _out(a, b, 1, s1, p1, d1), b.ne[2], b.ne[3])
+    ne = (_output_size(a, b, 0, s0, p0, d0), _output_size(a, b, 1, s1, p1, d1), b.ne[2], b.ne[3])
     t = node("CONV_2D_DW", b.type, ne, a, b, params=(s0, s1, p0, p1, d0, d1))
     if b.nb[0] > b.nb[2] and b.nb[1] > b.nb[0] and b.nb[2] == b.type.type_size:
         t.nb = (ne[2] * t.nb[0], ne[0] * ne[2] * t.nb[0], t.nb[0], t.nb[3])
@@ -117,7 +117,7 @@ def conv_3d_direct(
     """
     fits = min(c, n, oc) > 0 and a.ne[3] == c * oc and b.ne[3] == c * n
     require(fits, f"conv_3d: needs {c} x {oc} kernels and {c} x {n} images", a, b)
-    n0, n1, n2 = (_out(a, b, i, s[i], p[i], d[i]) for i in range(3))
+    n0, n1, n2 = (_output_size(a, b, i, s[i], p[i], d[i]) for i in range(3))
     return node("CONV_3D", F32, (n0, n1, n2, oc * n), a, b, params=(*s, *p, *d, c, n, oc))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.registry import node, op, require, view_result
 from ggml_py.tensor import Tensor, shape4
 from ggml_py.types import F32, GGMLType
 
@@ -33,7 +33,7 @@ def cpy(a: Tensor, b: Tensor) -> Tensor:
     """
     require(a.n_elements == b.n_elements, "cpy: both must have the same number of elements", a, b)
     name = f"{b.name} (copy of {a.name})" if b.name else f"{a.name} (copy)"
-    return view_of("CPY", b, a, b, name=name)
+    return view_result("CPY", b, a, b, name=name)
 
 
 def cast(a: Tensor, type: GGMLType) -> Tensor:
@@ -49,7 +49,7 @@ def _window(
     require(b.n_elements <= a.n_elements, f"{op.lower()}: b must not be larger than a", a, b)
     params = (nb1, nb2, nb3, offset, int(inplace))
     if inplace:
-        t = view_of(op, a, a, b, params=params)
+        t = view_result(op, a, a, b, params=params)
     else:
         t = node(op, a.type, a.ne, a, b, params=params)
     window = (t.nb[0], nb1, nb2, nb3)

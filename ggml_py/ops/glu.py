@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.registry import node, op, require, view_result
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 
@@ -17,7 +17,7 @@ def glu(name: str, kind: int, a: Tensor, b: Tensor | None, swapped: bool, *more:
     Rows of odd length are used without their last element.
     """
     low = name.lower()
-    require(a.contiguous_from(1), f"{low}: rows must be dense", a)
+    require(a.is_contiguous_n(1), f"{low}: rows must be dense", a)
     ne = a.ne
     if b is None:
         ne = (a.ne[0] // 2, *a.ne[1:])
@@ -28,11 +28,11 @@ def glu(name: str, kind: int, a: Tensor, b: Tensor | None, swapped: bool, *more:
             a,
             b,
         )
-        require(b.contiguous_from(1), f"{low}: rows must be dense", b)
+        require(b.is_contiguous_n(1), f"{low}: rows must be dense", b)
     return node(name, a.type, ne, a, b, params=(kind, int(swapped), *more))
 
 
-def _gated(
+def _declare_glu(
     name: str, kind: int, doc: str
 ) -> tuple[Callable[..., Tensor], Callable[[Tensor, Tensor], Tensor]]:
     """Return the one-tensor variant (gate and value are halves of each row) and the two-tensor
@@ -49,11 +49,11 @@ def _gated(
     return op(name, "kind:i swapped:i", inplace=True)(halves), split
 
 
-reglu, reglu_split = _gated("REGLU", 0, "relu(gate) * value.")
-geglu, geglu_split = _gated("GEGLU", 1, "gelu(gate) * value.")
-swiglu, swiglu_split = _gated("SWIGLU", 2, "silu(gate) * value.")
-geglu_erf, geglu_erf_split = _gated("GEGLU_ERF", 4, "gelu_erf(gate) * value.")
-geglu_quick, geglu_quick_split = _gated("GEGLU_QUICK", 5, "gelu_quick(gate) * value.")
+reglu, reglu_split = _declare_glu("REGLU", 0, "relu(gate) * value.")
+geglu, geglu_split = _declare_glu("GEGLU", 1, "gelu(gate) * value.")
+swiglu, swiglu_split = _declare_glu("SWIGLU", 2, "silu(gate) * value.")
+geglu_erf, geglu_erf_split = _declare_glu("GEGLU_ERF", 4, "gelu_erf(gate) * value.")
+geglu_quick, geglu_quick_split = _declare_glu("GEGLU_QUICK", 5, "gelu_quick(gate) * value.")
 
 
 @op("SWIGLU_OAI", "kind:i swapped:i alpha:f limit:f", inplace=True)
@@ -95,5 +95,5 @@ def fused_mul_unary(
     require(same or not inplace, "fused_mul_unary: in place, a must have the shape of b", a, b)
     params = (KINDS[kind], limit)
     if inplace:
-        return view_of("FUSED_MUL_UNARY", a, a, b, params=params)
+        return view_result("FUSED_MUL_UNARY", a, a, b, params=params)
     return node("FUSED_MUL_UNARY", F32, b.ne, a, b, params=params)

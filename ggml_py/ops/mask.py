@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.registry import node, op, require, view_result
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 
@@ -25,7 +25,7 @@ def fill(a: Tensor, value: float, inplace: bool = False) -> Tensor:
     """A tensor like a, every element `value` (ggml.c:ggml_fill)."""
     require(a.type in (F32, F16) and a.is_contiguous(), "fill: a must be contiguous f32 or f16", a)
     return (
-        view_of("FILL", a, a, params=(value,))
+        view_result("FILL", a, a, params=(value,))
         if inplace
         else node("FILL", a.type, a.ne, a, params=(value,))
     )

@@ -15,7 +15,7 @@ def _flops(t: Tensor) -> float:
     return 2.0 * t.n_elements * t.source(0).ne[0]
 
 
-def _chosen(t: Tensor) -> int:
+def _read_bytes(t: Tensor) -> int:
     """Return the bytes read, with at most one read per matrix and per chosen id."""
     matrices, ids = t.source(0), t.source(2)
     share = min(1.0, ids.n_elements / max(matrices.ne[2], 1))
@@ -52,7 +52,7 @@ def mul_mat_hadamard(a: Tensor, b: Tensor) -> Tensor:
     "MUL_MAT_ID",
     "prec:i hint:i 4x src_prec:i first:i of:i",
     batch=(2,),
-    reads=_chosen,
+    reads=_read_bytes,
     flops=_flops,
     rounds=(0, 1),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.registry import node, op, require, view_result
 from ggml_py.tensor import Tensor
 
 
@@ -16,7 +16,7 @@ def rms_norm(a: Tensor, eps: float, inplace: bool = False) -> Tensor:
     """x / sqrt(mean(x^2) + eps) along dimension 0 (ggml.c:ggml_rms_norm)."""
     require(a.has_contiguous_rows(), "rms_norm: rows must be dense", a)
     t = _norm("RMS_NORM", a, eps)
-    return view_of(t.op, a, a, params=t.params) if inplace else t
+    return view_result(t.op, a, a, params=t.params) if inplace else t
 
 
 @op("NORM", "eps:f")

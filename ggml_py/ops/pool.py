@@ -9,7 +9,7 @@ from ggml_py.types import F32
 POOL = {"max": 0, "avg": 1}
 
 
-def _out(a: Tensor, i: int, k: int, s: int, p: float) -> int:
+def _output_size(a: Tensor, i: int, k: int, s: int, p: float) -> int:
     """Return the number of windows along dimension i (ggml.c:ggml_calc_pool_output_size)."""
     valid = k > 0 and s > 0 and p >= 0
     require(valid, f"pool: window {k} and stride {s} must be positive, padding {p} not negative", a)
@@ -29,7 +29,7 @@ def pool_1d(a: Tensor, kind: str, k0: int, s0: int, p0: int) -> Tensor:
 
     A mean counts only elements inside a; a window wholly in the padding gives 0 (max: -FLT_MAX).
     """
-    ne = (_out(a, 0, k0, s0, p0), *a.ne[1:])
+    ne = (_output_size(a, 0, k0, s0, p0), *a.ne[1:])
     return node("POOL_1D", F32, ne, a, params=(_kind(kind, a), k0, s0, p0))
 
 
@@ -41,6 +41,6 @@ def pool_2d(
 
     A mean divides by k0*k1 also at the border. Half paddings count in the result's size only.
     """
-    ne = (_out(a, 0, k0, s0, p0), _out(a, 1, k1, s1, p1), *a.ne[2:])
+    ne = (_output_size(a, 0, k0, s0, p0), _output_size(a, 1, k1, s1, p1), *a.ne[2:])
     params = (_kind(kind, a), k0, k1, s0, s1, int(p0), int(p1))
     return node("POOL_2D", F32, ne, a, params=params)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ggml_py._moved import former_names
 from ggml_py.errors import ShapeError
 from ggml_py.opspec import OPS as OPS
 from ggml_py.opspec import op as op
@@ -34,7 +35,7 @@ def whole_blocks(t: Tensor) -> None:
         require(t.ne[0] % n == 0, rule, t)
 
 
-def view_of(
+def view_result(
     op: str,
     base: Tensor,
     *src: Tensor | None,
@@ -44,3 +45,7 @@ def view_of(
     """Return a result in the bytes of `base` (ggml_view_tensor): in-place ops, CPY, SET_ROWS."""
     label = f"{base.name} (view)" if name is None else name
     return Tensor(base.type, base.ne, op, src, params, label, base.nb, base, 0)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, view_of="view_result")

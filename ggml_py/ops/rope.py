@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.registry import node, op, require, view_result
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
 
@@ -70,7 +70,7 @@ def rope_ext(
     params = (n_dims, mode, n_ctx_orig, freq_base, freq_scale, *yarn, *turns, n_offs)
     src = (a, pos) if freq_factors is None else (a, pos, freq_factors)
     if inplace:
-        return view_of("ROPE", a, *src, params=params)
+        return view_result("ROPE", a, *src, params=params)
     return node("ROPE", a.type, a.ne, *src, params=params)
 
 

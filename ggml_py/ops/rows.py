@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.registry import node, op, require, view_result
 from ggml_py.ops.traffic import dense_bytes
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32, I32, I64
 
 
-def _chosen(t: Tensor) -> int:
+def _get_rows_bytes(t: Tensor) -> int:
     """Return the bytes of the rows read: as large as the result, in the source's type."""
     rows, ids = t.source(0).type, t.source(1)
     return dense_bytes(ids) + t.n_elements // rows.block_size * rows.type_size
 
 
-def _given(t: Tensor) -> int:
+def _set_rows_bytes(t: Tensor) -> int:
     """Return the bytes of the rows to set, and of their indices."""
     return sum(dense_bytes(s) for s in t.src[:2] if s is not None)
 
 
-@op("GET_ROWS", batch=(), reads=_chosen)
+@op("GET_ROWS", batch=(), reads=_get_rows_bytes)
 def get_rows(a: Tensor, ids: Tensor) -> Tensor:
     """Rows of a, dequantized (ggml.c:ggml_get_rows). a [n, rows, B2, B3], ids I32 [r, B2, B3] ->
     F32 [n, r, B2, B3]
@@ -34,7 +34,7 @@ def get_rows(a: Tensor, ids: Tensor) -> Tensor:
     return node("GET_ROWS", I32 if a.type is I32 else F32, (a.ne[0], *ids.ne[:3]), a, ids)
 
 
-@op("SET_ROWS", reads=_given)
+@op("SET_ROWS", reads=_set_rows_bytes)
 def set_rows(dst: Tensor, src: Tensor, idx: Tensor) -> Tensor:
     """Write rows of src into dst at row numbers idx, converting to dst's type
     (ggml.c:ggml_set_rows).
@@ -62,7 +62,7 @@ def set_rows(dst: Tensor, src: Tensor, idx: Tensor) -> Tensor:
         dst,
         src,
     )
-    return view_of("SET_ROWS", dst, src, idx, dst)
+    return view_result("SET_ROWS", dst, src, idx, dst)
 
 
 def _repeats(n: int, total: int) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ggml_py._moved import former_names
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
 
@@ -16,7 +19,7 @@ def all_sources(t: Tensor) -> int:
     return sum({id(s): dense_bytes(s) for s in t.src if s is not None}.values())
 
 
-def moved(t: Tensor) -> int:
+def count_bytes(t: Tensor) -> int:
     """Return the maximum bytes that a node reads and writes."""
     made = dense_bytes(t)
     comes = t.src[0] if t.src else None
@@ -29,3 +32,7 @@ def flops(t: Tensor) -> float:
     """Return the multiplications and additions of a node, 0 if they do not determine its time."""
     count = OPS[t.op].flops
     return count(t) if count else 0.0
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, moved="count_bytes")

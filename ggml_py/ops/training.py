@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.registry import node, op, require, view_result
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I64
 
@@ -46,7 +46,7 @@ def opt_step_adamw(a: Tensor, grad: Tensor, m: Tensor, v: Tensor, params: Tensor
     beta2^t) of step t. -> a view of a
     """
     _step("opt_step_adamw", 7, params, a, grad, m, v)
-    return view_of("OPT_STEP_ADAMW", a, a, grad, m, v, params)
+    return view_result("OPT_STEP_ADAMW", a, a, grad, m, v, params)
 
 
 @op("OPT_STEP_SGD")
@@ -56,7 +56,7 @@ def opt_step_sgd(a: Tensor, grad: Tensor, params: Tensor) -> Tensor:
     params F32 [2]: learning rate, weight decay. -> a view of a
     """
     _step("opt_step_sgd", 2, params, a, grad)
-    return view_of("OPT_STEP_SGD", a, a, grad, params)
+    return view_result("OPT_STEP_SGD", a, a, grad, params)
 
 
 def _rows(name: str, *tensors: Tensor) -> None:

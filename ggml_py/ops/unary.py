@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.registry import node, op, require, view_result
 from ggml_py.tensor import Tensor
 
 
@@ -66,7 +66,7 @@ trunc = _unary("TRUNC", 21, "Integer part")
 def leaky_relu(a: Tensor, slope: float, inplace: bool = False) -> Tensor:
     """a where a > 0, else slope * a (ggml.c:ggml_leaky_relu)."""
     if inplace:
-        return view_of("LEAKY_RELU", a, a, params=(slope,))
+        return view_result("LEAKY_RELU", a, a, params=(slope,))
     return node("LEAKY_RELU", a.type, a.ne, a, params=(slope,))
 
 

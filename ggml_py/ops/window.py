@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require, view_of
+from ggml_py.ops.registry import node, op, require, view_result
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 
@@ -53,5 +53,5 @@ def add_rel_pos(a: Tensor, pw: Tensor, ph: Tensor, inplace: bool = False) -> Ten
     fits = a.ne == (n * n, q0 * q1, batch, 1)
     require(fits, "add_rel_pos: a must be [n*n, QW*QH, B] of pw's [n, QW, QH, B]", a, pw)
     if inplace:
-        return view_of("ADD_REL_POS", a, a, pw, ph, params=(1,))
+        return view_result("ADD_REL_POS", a, a, pw, ph, params=(1,))
     return node("ADD_REL_POS", a.type, a.ne, a, pw, ph, params=(0,))

@@ -16,7 +16,7 @@ def one_add_an_expert(m: Match) -> str:
     n, n_used, n_tokens, n_batches = product.ne
     if weights.ne != (1, *product.ne[1:]) or n_batches != 1:
         return f"needs a weight for each expert of each token; got {weights}"
-    sums = m.all("sum")
+    sums = m.all_nodes("sum")
     if len(sums) != n_used - 1:
         return f"needs all of {n_used} experts added; got {len(sums) + 1}"
     experts = [sums[0].src[0], *(t.src[1] for t in sums)]

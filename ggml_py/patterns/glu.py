@@ -7,7 +7,7 @@ from ggml_py.fusion.pattern import Pattern
 PRODUCTS = {"MUL_MAT": "weight, x", "MUL_MAT_ID": "weight, x, ids"}
 
 
-def gated_by(product: str, op: str) -> Pattern:
+def gate_product(product: str, op: str) -> Pattern:
     """Return the pattern of a matmul that gates `value` in an op of two tensors."""
     return Pattern(f"""
         gate = {product}({PRODUCTS[product]})

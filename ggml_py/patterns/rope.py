@@ -15,7 +15,7 @@ def all_heads_a_row(m: Match) -> str:
     return "" if ids.ne == (n_tokens, 1, 1, 1) else f"needs one row for each token; got {ids}"
 
 
-def turned(normed: bool, to_rows: bool, factors: bool) -> Pattern:
+def rope_pattern(normed: bool, to_rows: bool, factors: bool) -> Pattern:
     """Return the pattern of ROPE with or without frequency factors, and of its surrounding
     nodes."""
     norm = "norm = RMS_NORM(x)\nproduct = MUL(norm, weight)\n" if normed else ""

@@ -8,7 +8,7 @@ from ggml_py.patterns.states import States, go_to_cache
 from ggml_py.tensor import Tensor
 
 
-def whole(t: Tensor | None) -> str:
+def check_whole_view(t: Tensor | None) -> str:
     """Check that t views all elements of a tensor in order."""
     if t is not None and t.is_contiguous() and t.n_elements == t.root.n_elements:
         return ""
@@ -24,14 +24,14 @@ def keeps_the_last_inputs(m: Match) -> str:
         return f"needs states and inputs joined along dimension 0; got {joined}"
     row = (state.ne[0] * state.ne[1], state.ne[2], 1, 1)
     dense = (joined.type.type_size, joined.type.type_size * state.ne[0])
-    for kept in m.all("kept"):
+    for kept in m.all_nodes("kept"):
         window = kept.src[0]
         if window is None or (window.ne, window.nb[:3]) != (state.ne, joined.nb[:3]):
             return f"needs to store as many inputs as it reads; got {window}"
         rows = kept.ne == row or (kept.ne == state.ne and kept.nb[:2] == dense)
         if window.view_offs >= joined.nb[1] or not rows:
             return f"needs rows of {row[0]} stored inputs, one row per sequence; got {kept}"
-    return whole(m["y"].src[0])
+    return check_whole_view(m["y"].src[0])
 
 
 CONCAT_CONV_SILU = Pattern(

@@ -24,7 +24,7 @@ class States(NamedTuple):
 def go_to_cache(states_of: Callable[[Match], States]) -> Callable[[Match], str]:
     """Return a condition: CPY takes all states, and others read outputs only."""
 
-    def when(m: Match) -> str:
+    def check(m: Match) -> str:
         states, net, kept = states_of(m), m["net"], m["kept"]
         shape, source = states[1:], kept.src[0]
         n, outputs = shape[0] * shape[1] * shape[2], states.n_outputs * net.type.type_size
@@ -36,7 +36,7 @@ def go_to_cache(states_of: Callable[[Match], States]) -> Callable[[Match], str]:
             return f"needs rows {shape} for the states; got {kept}"
         return _others_read_outputs(m, outputs)
 
-    return when
+    return check
 
 
 def rows_of_cache(m: Match, n_seqs: int) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ggml_py.fusion import Fused
+from ggml_py.fusion import FusedNodes
 from ggml_py.graph import Graph
 from ggml_py.opspec import OPS
 from ggml_py.plan.arena import Arena, PackedArena
@@ -40,7 +40,7 @@ class _Planner:
         graph: Graph,
         arena_of: dict[int, int],
         arenas: Sequence[Arena | PackedArena],
-        fused: Iterable[Fused[Any]],
+        fused: Iterable[FusedNodes[Any]],
     ) -> None:
         self.graph = graph
         self.arena_of = arena_of
@@ -73,7 +73,7 @@ class _Planner:
         u = self.uses[id(leaf)]
         return bool(u.children or u.views or leaf.flags & FLAG_OUTPUT)
 
-    def run_step(self, step: Fused[Any], node: Tensor) -> None:
+    def run_step(self, step: FusedNodes[Any], node: Tensor) -> None:
         """Place a node of a step, unless its value is only used inside. The step runs at its last
         node, and needs all sources of its nodes until then.
         """
@@ -171,7 +171,7 @@ def plan_memory(
     graph: Graph,
     arena_of: dict[int, int] | None = None,
     alignments: tuple[int, ...] = (64,),
-    fused: Sequence[Fused[Any]] = (),
+    fused: Sequence[FusedNodes[Any]] = (),
     room: Sequence[int] = (),
 ) -> MemoryPlan:
     """Return offsets for all tensors of the graph that have no memory yet.
@@ -193,7 +193,7 @@ def _tighten(
     graph: Graph,
     arena_of: dict[int, int],
     alignments: tuple[int, ...],
-    fused: Iterable[Fused[Any]],
+    fused: Iterable[FusedNodes[Any]],
 ) -> None:
     """Pack the arenas if that saves memory."""
     arenas = [PackedArena(a) for a in alignments]

@@ -79,7 +79,7 @@ class Devices:
     def runs(self, device: int, node: Tensor) -> bool:
         return not self.why_not(device, node)
 
-    def beside(self, weight: Buffer, node: Tensor) -> int:
+    def weight_device(self, weight: Buffer, node: Tensor) -> int:
         """Return the device for a node with this weight: the first that can read it. For large
         batches, a GPU copies host weights and runs the node instead of the host (op_offload).
         """
@@ -152,7 +152,7 @@ class Assignment:
         for node in graph.nodes:
             self._complete(node)
 
-    def of(self, t: Tensor) -> int:
+    def find_device(self, t: Tensor) -> int:
         """Return the device of a tensor; NOWHERE for a node that no device can run."""
         return self._of.get(id(t), NOWHERE)
 
@@ -161,9 +161,9 @@ class Assignment:
         buffer = home(t)
         if buffer is not None:
             return self.devices.all[device].can_read(buffer)
-        owner = self.of(t)
+        owner = self.find_device(t)
         if owner == NOWHERE and t.view_src is not None:
-            owner = self.of(t.view_src)
+            owner = self.find_device(t.view_src)
         return owner != NOWHERE and self.devices.reads(device, owner)
 
     def _set(self, t: Tensor, device: int, cause: str) -> None:
@@ -185,7 +185,7 @@ class Assignment:
         if t.op != "NONE" and OPS[t.op].at_weights:
             for s in sources(t):
                 if s.flags & FLAG_WEIGHT and s.buffer is not None:
-                    found = devices.beside(s.buffer, t)
+                    found = devices.weight_device(s.buffer, t)
                     there = found == NOWHERE or devices.all[found].can_read(s.buffer)
                     return found, WEIGHT if there else OFFLOADED
         return NOWHERE, ""
@@ -199,7 +199,7 @@ class Assignment:
     def _spread(self, nodes: Iterable[Tensor], without: int) -> None:
         current = NOWHERE
         for node in nodes:
-            own = self.of(node)
+            own = self.find_device(node)
             if own != NOWHERE:
                 current = NOWHERE if own == without else own
             elif current != NOWHERE and self.devices.runs(current, node):
@@ -207,7 +207,7 @@ class Assignment:
 
     def _improve(self, node: Tensor) -> None:
         """Pass 3: up to a preferred device on the same memory; the rest where most sources are."""
-        own = self.of(node)
+        own = self.find_device(node)
         if own == NOWHERE:
             able = [i for i in range(len(self.devices.all)) if self.devices.runs(i, node)]
             if able:
@@ -228,20 +228,22 @@ class Assignment:
         """Pass 4: views on the device of their source, other sources on their first reader's."""
         root = node.view_src
         if root is not None and (is_view(node) or root.buffer is None):
-            self._stay_with(node, root)
+            self._follow_memory(node, root)
         for s in sources(node):
-            if self.of(s) == NOWHERE:
-                known = NOWHERE if s.view_src is None else self.of(s.view_src)
-                self._set(s, self.of(node) if known == NOWHERE else known, READER)
-        if is_view(node) and self.of(node) == NOWHERE:
+            if self.find_device(s) == NOWHERE:
+                known = NOWHERE if s.view_src is None else self.find_device(s.view_src)
+                self._set(s, self.find_device(node) if known == NOWHERE else known, READER)
+        if is_view(node) and self.find_device(node) == NOWHERE:
             self._set(node, self.devices.host, SEEN)
 
-    def _stay_with(self, node: Tensor, root: Tensor) -> None:
+    def _follow_memory(self, node: Tensor, root: Tensor) -> None:
         """Keep a node that views, or writes into, memory on a device that has that memory."""
-        at = self.of(root)
+        at = self.find_device(root)
         if at == NOWHERE:
-            self._set(root, self.of(node), READER)
-        elif self.of(node) == NOWHERE or not self.devices.reads(self.of(node), at):
+            self._set(root, self.find_device(node), READER)
+        elif self.find_device(node) == NOWHERE or not self.devices.reads(
+            self.find_device(node), at
+        ):
             self._set(node, at, SEEN)
             if not self.devices.runs(at, node):
                 raise BackendError(_stuck(node, None, self.devices, at))

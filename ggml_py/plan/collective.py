@@ -58,7 +58,7 @@ class Gather:
             tensor.type, tensor.ne, "REDUCE", tuple(src), tensor.params, tensor.name, tensor.nb
         )
         own.buffer, own.offset, own.flags = tensor.buffer, tensor.offset, tensor.flags
-        return _Gathered(brought, device.compile([own], self.options))
+        return _GatherProgram(brought, device.compile([own], self.options))
 
     def _buffer(self, device: Device, i: int, size: int) -> Buffer:
         key = (device.name, i)
@@ -68,7 +68,7 @@ class Gather:
         return found
 
 
-class _Gathered:
+class _GatherProgram:
     def __init__(self, brought: list[tuple[Tensor, Tensor]], program: Program) -> None:
         self.brought = brought
         self.program = program

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 
-from ggml_py.machine.shield import shielded
+from ggml_py.machine.shield import postpone_interrupts
 
 Task = Callable[[], None]
 
@@ -43,7 +43,7 @@ class DeviceThreads:
         self._queues: list[SimpleQueue[_Errand | None]] = []
         self._process = os.getpid()
 
-    @shielded
+    @postpone_interrupts
     def run(self, tasks: Sequence[Task]) -> None:
         """Run all tasks and return; then raise an error that one raised, the caller's own first."""
         if self._process != os.getpid():  # a fork has only the thread that forked

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from ggml_py.fusion.match import written
+from ggml_py.fusion.match import changed_tensors
 from ggml_py.graph import Graph
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
@@ -44,7 +44,7 @@ def _move_up(
         moving.append(t)
         needs.update(_sources(t))
         reads.update(id(s.root) for s in t.src if s is not None)
-        writes.update(id(w.root) for w in written(t))
+        writes.update(id(w.root) for w in changed_tensors(t))
 
     def holds(before: Tensor) -> bool:
         """Return True if the moved nodes must run after `before`, although they do not read it."""
@@ -52,7 +52,7 @@ def _move_up(
             return id(before.root) in writes
         if device_of(before) != device:
             return True
-        there = {id(w.root) for w in written(before)}
+        there = {id(w.root) for w in changed_tensors(before)}
         read = {id(s.root) for s in before.src if s is not None}
         return bool(there & (reads | writes) or read & writes)
 

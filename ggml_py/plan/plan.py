@@ -33,13 +33,13 @@ class Split:
     def run(self, times: list[SplitTime] | None = None) -> None:
         """Run the split; times: list that gets its duration, if given."""
         if times is not None:
-            times.append(self._timed())
+            times.append(self._run_timed())
             return
         for source, copy in self.inputs:
             move(source, copy)
         self.program.run()
 
-    def _timed(self) -> SplitTime:
+    def _run_timed(self) -> SplitTime:
         copied = []
         for source, copy in self.inputs:
             start = perf_counter_ns()
@@ -69,7 +69,7 @@ class SplitTime:
 
 
 @dataclass(slots=True)
-class Wanted:
+class TimesTarget:
     """Destination of times, shared by tasks, which do not reference their plan, so that it can be
     freed."""
 
@@ -89,7 +89,7 @@ class Plan:
         self.graph = graph
         self.splits = splits
         self.watch = watch
-        self._wanted = Wanted()
+        self._wanted = TimesTarget()
 
     @property
     def times(self) -> list[SplitTime] | None:
@@ -170,7 +170,7 @@ class PlanInWaves(Plan):
 Task = Callable[[], None]
 
 
-def _by_device(splits: list[Split], wanted: Wanted) -> tuple[Task, list[Task]]:
+def _by_device(splits: list[Split], wanted: TimesTarget) -> tuple[Task, list[Task]]:
     """Return a task for devices in other processes, and one for each device in this process."""
     there = [s for s in splits if isinstance(s.device, RemoteDevice)]
     here = [s for s in splits if not isinstance(s.device, RemoteDevice)]
@@ -179,7 +179,7 @@ def _by_device(splits: list[Split], wanted: Wanted) -> tuple[Task, list[Task]]:
     return _in_turn(there, wanted), tasks
 
 
-def _in_turn(splits: list[Split], wanted: Wanted) -> Callable[[], None]:
+def _in_turn(splits: list[Split], wanted: TimesTarget) -> Callable[[], None]:
     def run() -> None:
         for split in splits:
             split.run(wanted.times)

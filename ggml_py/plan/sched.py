@@ -22,11 +22,11 @@ from ggml_py.backend import (
     Program,
     SupportsKernelCache,
     Work,
-    steps_of,
+    plan_steps,
 )
 from ggml_py.backend.kernels import describe
 from ggml_py.errors import UnsupportedOp
-from ggml_py.fusion import Fused
+from ggml_py.fusion import FusedNodes
 from ggml_py.fusion.uses import Uses
 from ggml_py.graph import Graph
 from ggml_py.plan.alloc import MemoryPlan, plan_memory
@@ -110,19 +110,19 @@ class Scheduler:
         """Make the compute buffers large enough for this graph; return their sizes in bytes, by
         device. The graph is unchanged. Raises BackendError if its kernels cannot be compiled.
         """
-        self._reserved(graph, pins, fixed)
+        self._reserve(graph, pins, fixed)
         return self.compute_sizes()
 
     def work(
         self, graph: Graph, pins: Pins = (), fixed: Pins = ()
     ) -> list[tuple[Device, list[Work]]]:
         """Reserve memory like `reserve`, and return the work of each device."""
-        return self._work(self._reserved(graph, pins, fixed))
+        return self._work(self._reserve(graph, pins, fixed))
 
     def _work(self, layout: Layout) -> list[tuple[Device, list[Work]]]:
         return [(self.devices[part.device], part.steps) for part in layout.parts]
 
-    def _reserved(
+    def _reserve(
         self, graph: Graph, pins: Pins, fixed: Pins, causes: Causes | None = None
     ) -> Layout:
         layout = self._lay_out(graph, pins, fixed, 0, causes=causes)
@@ -142,7 +142,7 @@ class Scheduler:
         """Reserve memory like `reserve`; return the layout of the graph and the reason for each
         tensor's device, see Assignment."""
         causes: Causes = {}
-        return self._reserved(graph, pins, fixed, causes), causes
+        return self._reserve(graph, pins, fixed, causes), causes
 
     def provide(self, graphs: Iterable[tuple[Graph, Pins, Pins]], key: str = "") -> None:
         """Compile all kernels that these graphs need, with their pins; the graphs are unchanged.
@@ -201,7 +201,7 @@ class Scheduler:
                 t.buffer, t.offset = t.view_src.buffer, t.view_src.offset + t.view_offs
         splits = [split for part in layout.parts for split in self._splits(part)]
         for step in (step for part in layout.parts for step in part.steps):
-            if isinstance(step, Fused):
+            if isinstance(step, FusedNodes):
                 step.match.settle()
         if taps is not None:
             splits[-1] = replace(splits[-1], told=(*splits[-1].told, *taps.read))
@@ -259,7 +259,7 @@ class Scheduler:
         if len(self.devices) == 1:
             _refuse((t, self.why_not(t)) for t in graph.compute_nodes())
             self.n_splits = 1
-            ordered = self._ordered(graph, lambda _: 0)
+            ordered = self._order(graph, lambda _: 0)
             parts = (
                 cut([GraphPart(0, ordered.nodes)], stops)
                 if stops
@@ -271,7 +271,10 @@ class Scheduler:
             memory = plan_memory(ordered, inputs, alignments * 2, fused, self._room(2))
             return Layout(parts, [parts], memory, lambda: None)
         assignment = self._assign(graph, pins, fixed, causes)
-        ordered, copy = self._ordered(graph, assignment.of), number if self._pipeline else None
+        ordered, copy = (
+            self._order(graph, assignment.find_device),
+            number if self._pipeline else None,
+        )
         splitter = Splitter(ordered, assignment, copy, self._anyhow)
         self.n_splits = len(splitter.parts)
         parts = cut(splitter.parts, stops) if stops else splitter.parts
@@ -284,17 +287,17 @@ class Scheduler:
         memory = plan_memory(whole, splitter.arena_of, arenas, fused, room)
         return Layout(parts, waves, memory, splitter.undo, assignment)
 
-    def _ordered(self, graph: Graph, device_of: Callable[[Tensor], int]) -> Graph:
+    def _order(self, graph: Graph, device_of: Callable[[Tensor], int]) -> Graph:
         """Return the graph in execution order; unchanged if each node is observed."""
         return graph if self._one_by_one else stored_early(graph, device_of)
 
-    def _fuse(self, parts: list[GraphPart], whole: Graph) -> list[Fused[Any]]:
+    def _fuse(self, parts: list[GraphPart], whole: Graph) -> list[FusedNodes[Any]]:
         """Set the steps of each part; return the steps of several nodes."""
         uses = Uses(whole.nodes) if self.options.fuse and not self._one_by_one else None
         for part in parts:
-            nodes, device = _computed(part.nodes), self.devices[part.device]
-            part.steps = [*nodes] if uses is None else steps_of(device, nodes, uses)
-        return [step for part in parts for step in part.steps if isinstance(step, Fused)]
+            nodes, device = _computed_nodes(part.nodes), self.devices[part.device]
+            part.steps = [*nodes] if uses is None else plan_steps(device, nodes, uses)
+        return [step for part in parts for step in part.steps if isinstance(step, FusedNodes)]
 
     def _assign(self, graph: Graph, pins: Pins, fixed: Pins, causes: Causes | None) -> Assignment:
         devices = Devices(self.devices, self._samples)
@@ -304,14 +307,14 @@ class Scheduler:
         )
         assignment = Assignment(graph, devices, allowed, final, causes)
         computed = graph.compute_nodes()
-        _refuse((t, devices.refusals(t)) for t in computed if assignment.of(t) < 0)
+        _refuse((t, devices.refusals(t)) for t in computed if assignment.find_device(t) < 0)
         for t in computed:
             self._tell(t, assignment)
         return assignment
 
     def _tell(self, node: Tensor, assignment: Assignment) -> None:
         """Log, once for an op, that a device left it to another, and why."""
-        chosen = assignment.of(node)
+        chosen = assignment.find_device(node)
         for i, reason in assignment.devices.refused.get(id(node), ()):
             refuser = self.devices[i].name
             if i < chosen and (node.op, refuser) not in self._told:
@@ -340,7 +343,7 @@ class Scheduler:
 
     def _split(self, device: Device, node: Tensor) -> Split:
         """Return a split of one node, checked if requested."""
-        steps: list[Work] = [*_computed([node])]
+        steps: list[Work] = [*_computed_nodes([node])]
         program: Program = device.compile(steps, self.options)
         if self.check is not None and steps:
             program = self.check.checked(program, node, device.name)
@@ -363,7 +366,7 @@ class Scheduler:
         return buffer
 
 
-def _computed(nodes: list[Tensor]) -> list[Tensor]:
+def _computed_nodes(nodes: list[Tensor]) -> list[Tensor]:
     return [t for t in nodes if t.flags & FLAG_COMPUTE and not is_view(t)]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ggml_py.backend import Work
-from ggml_py.backend.null import reader_of
+from ggml_py.backend.null import make_reader
 from ggml_py.graph import Graph
 from ggml_py.opspec import OPS
 from ggml_py.plan.assign import Assignment, is_view, sources
@@ -56,13 +56,15 @@ class Splitter:
         self.assignment = assignment
         self.names = [d.name for d in assignment.devices.all]
         self.number = copy
-        self.arena_of = {id(t): assignment.of(t) for t in (*graph.leafs, *graph.nodes)}
+        self.arena_of = {id(t): assignment.find_device(t) for t in (*graph.leafs, *graph.nodes)}
         for t in graph.leafs:
             if t.flags & FLAG_INPUT:
-                self.arena_of[id(t)] = self._arena_of_copies(assignment.of(t))
+                self.arena_of[id(t)] = self._arena_of_copies(assignment.find_device(t))
         self._copies: dict[tuple[int, int], Tensor] = {}
         self._replaced: list[tuple[Tensor, tuple[Tensor | None, ...]]] = []
-        self.parts = [GraphPart(next((self._of(t) for t in graph.nodes if not is_view(t)), 0))]
+        self.parts = [
+            GraphPart(next((self._find_device(t) for t in graph.nodes if not is_view(t)), 0))
+        ]
         for node in graph.nodes:
             self._append(node)
 
@@ -78,10 +80,10 @@ class Splitter:
             for part in wave:
                 whole.nodes += [copy for _, copy in part.inputs] + part.nodes
             if len({part.device for part in wave}) > 1:
-                whole.nodes.append(self._end_of(wave))
+                whole.nodes.append(self._wave_end(wave))
         return whole
 
-    def _end_of(self, wave: Sequence[GraphPart]) -> Tensor:
+    def _wave_end(self, wave: Sequence[GraphPart]) -> Tensor:
         """Return a node that only reads tensors, so that they are not overwritten
         earlier."""
         read: dict[int, Tensor] = {}
@@ -89,17 +91,17 @@ class Splitter:
             found = [source for source, _ in part.inputs]
             found += [s for node in part.nodes if not is_view(node) for s in sources(node)]
             for t in found:
-                if self._of(t.root) != part.device:
+                if self._find_device(t.root) != part.device:
                     read[id(t.root)] = t.root
-        return reader_of(read.values(), "end of a wave")
+        return make_reader(read.values(), "end of a wave")
 
     def undo(self) -> None:
         """Let the nodes read their own sources again."""
         for node, src in self._replaced:
             node.src = src
 
-    def _of(self, t: Tensor) -> int:
-        return self.assignment.of(t)
+    def _find_device(self, t: Tensor) -> int:
+        return self.assignment.find_device(t)
 
     def _append(self, node: Tensor) -> None:
         part = self.parts[-1]
@@ -107,7 +109,7 @@ class Splitter:
             self._append_reduce(node)
             return
         if not is_view(node):
-            device = self._of(node)
+            device = self._find_device(node)
             alone = part.is_reduce or (part.inputs and self._brings_weight(node, device))
             if device != part.device or alone:
                 part = GraphPart(device)
@@ -119,10 +121,10 @@ class Splitter:
         """Append a separate part, as all devices wait for it. Its sources keep their memory,
         because each source gets the sum. Earlier copies of the sources are invalid.
         """
-        device = self._of(node)
+        device = self._find_device(node)
         part = GraphPart(device, [node])
-        if self.anyhow or any(self._elsewhere(s, device) for s in sources(node)):
-            part.group = [None if s is None else self._of(s) for s in node.src]
+        if self.anyhow or any(self._is_elsewhere(s, device) for s in sources(node)):
+            part.group = [None if s is None else self._find_device(s) for s in node.src]
         changed = {id(s.root) for s in sources(node)}
         self._copies = {
             key: copy
@@ -131,19 +133,19 @@ class Splitter:
         }
         self.parts.append(part)
 
-    def _elsewhere(self, t: Tensor, device: int) -> bool:
-        return self._of(t) != device and not self.assignment.can_read(device, t)
+    def _is_elsewhere(self, t: Tensor, device: int) -> bool:
+        return self._find_device(t) != device and not self.assignment.can_read(device, t)
 
     def _brings_weight(self, node: Tensor, device: int) -> bool:
         """Return True for a node with a copied weight, which begins a part so that memory can be
         reused."""
         return OPS[node.op].at_weights and any(
-            s.flags & FLAG_WEIGHT and self._elsewhere(s, device) for s in sources(node)
+            s.flags & FLAG_WEIGHT and self._is_elsewhere(s, device) for s in sources(node)
         )
 
     def _localize(self, node: Tensor, part: GraphPart) -> None:
         src = tuple(
-            self._copy(s, part) if s is not None and self._elsewhere(s, part.device) else s
+            self._copy(s, part) if s is not None and self._is_elsewhere(s, part.device) else s
             for s in node.src
         )
         if any(a is not b for a, b in zip(src, node.src, strict=True)):

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ggml_py.backend.null import reader_of
-from ggml_py.fusion.match import written
+from ggml_py.backend.null import make_reader
+from ggml_py.fusion.match import changed_tensors
 from ggml_py.graph import Graph
 from ggml_py.opspec import OPS
 from ggml_py.plan.split import GraphPart
@@ -56,7 +56,7 @@ def split_taps(taps: Taps, graph: Graph) -> Taps:
     last_write: dict[int, int] = {}
     for t in graph.nodes:
         if id(t) in place and not OPS[t.op].view:
-            last_write.update((id(w.root), place[id(t)]) for w in written(t))
+            last_write.update((id(w.root), place[id(t)]) for w in changed_tensors(t))
     stopped = {id(t): t for t in (*taps.stops, *taps.sources)}
     read = [t for t in taps.read if id(t) not in stopped]
     # a cache, which outlives the graph, or an input
@@ -78,7 +78,7 @@ def keeps_sources(node: Tensor) -> bool:
     """Return True if the op does not change its sources."""
     if OPS[node.op].view:
         return True
-    changed = {id(w.root) for w in written(node)}
+    changed = {id(w.root) for w in changed_tensors(node)}
     return all(s is None or id(s.root) not in changed for s in node.src)
 
 
@@ -93,7 +93,7 @@ def hold_sources(graph: Graph, nodes: Iterable[Tensor]) -> Graph:
     for t in graph.nodes:
         found.nodes.append(t)
         if id(t) in held:
-            found.nodes.append(reader_of((s for s in t.src if s is not None), f"sources of {t}"))
+            found.nodes.append(make_reader((s for s in t.src if s is not None), f"sources of {t}"))
     return found
 
 

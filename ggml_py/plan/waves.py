@@ -12,17 +12,17 @@ from ggml_py.tensor import Tensor
 
 
 @dataclass(slots=True)
-class _Touched:
+class _Access:
     """Ids of the tensors that are read and written."""
 
     reads: set[int] = field(default_factory=set)
     writes: set[int] = field(default_factory=set)
 
-    def hinders(self, other: _Touched) -> bool:
+    def hinders(self, other: _Access) -> bool:
         """Return True if one must end before the other begins."""
         return bool(self.writes & (other.reads | other.writes) or self.reads & other.writes)
 
-    def add(self, other: _Touched) -> None:
+    def add(self, other: _Access) -> None:
         self.reads |= other.reads
         self.writes |= other.writes
 
@@ -32,30 +32,30 @@ def in_waves(parts: list[GraphPart]) -> list[list[GraphPart]]:
     access tensors written by another. Parts of one device run in order. A REDUCE is a wave alone.
     """
     waves: list[list[GraphPart]] = []
-    by_device: dict[int, _Touched] = {}
+    by_device: dict[int, _Access] = {}
     alone = True
     for part in parts:
-        touched = _touched(part)
+        touched = _find_access(part)
         others = (t for device, t in by_device.items() if device != part.device)
         if alone or part.is_reduce or any(t.hinders(touched) for t in others):
             waves.append([])
             by_device = {}
         waves[-1].append(part)
-        by_device.setdefault(part.device, _Touched()).add(touched)
+        by_device.setdefault(part.device, _Access()).add(touched)
         alone = part.is_reduce
     return waves
 
 
-def _touched(part: GraphPart) -> _Touched:
-    found = _Touched({id(source.root) for source, _ in part.inputs})
+def _find_access(part: GraphPart) -> _Access:
+    found = _Access({id(source.root) for source, _ in part.inputs})
     for node in part.nodes:
         if not is_view(node):
             found.reads |= {id(s.root) for s in sources(node)}
-            found.writes |= {id(t.root) for t in written(node)}
+            found.writes |= {id(t.root) for t in written_tensors(node)}
     return found
 
 
-def written(node: Tensor) -> Iterator[Tensor]:
+def written_tensors(node: Tensor) -> Iterator[Tensor]:
     """Yield the tensors that an op writes: its result, and possibly some sources."""
     yield node
     for i in OPS[node.op].writes:

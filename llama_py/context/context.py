@@ -17,7 +17,7 @@ from ggml_py._moved import Former
 from ggml_py.backend import Device
 from ggml_py.errors import ContextError
 from ggml_py.machine.garbage import collected_later
-from ggml_py.machine.shield import Shield, let_through, shielded
+from ggml_py.machine.shield import Shield, let_through, postpone_interrupts
 from ggml_py.types import BY_NAME
 from llama_py.adapters.control_vector import PlacedDirections
 from llama_py.adapters.lora import NO_LORAS, Adapter, AdapterChoice, Loras
@@ -218,7 +218,7 @@ class Context(Resource, Accompanied, InspectionMixin):
                 "context per thread with model.context()"
             )
 
-    @shielded
+    @postpone_interrupts
     def _token_embeddings(self, tokens: Sequence[int] | I32 | Batch) -> F32:
         """Decode, and return the embeddings of all tokens."""
         before = self.cparams
@@ -230,7 +230,7 @@ class Context(Resource, Accompanied, InspectionMixin):
         assert self.embd is not None
         return self.embd
 
-    @shielded
+    @postpone_interrupts
     def _encode(self, tokens: Sequence[int] | I32 | Batch) -> F32:
         decoding, self.gtype = (self.gtype, self.cparams), "encoder"
         self.cparams = replace(self.cparams, causal_attn=False)

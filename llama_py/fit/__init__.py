@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ggml_py.backend.planned import Planned
+from ggml_py.backend.planned import PlanningDevice
 from llama_py.fit.answer import FitAnswer
 from llama_py.fit.planning import PlannedContext, PlannedModel
 from llama_py.fit.shares import LayerShares, best
@@ -51,7 +51,7 @@ class Fit:
 
 def fit(
     file: GGUFFile,
-    devices: Sequence[Planned],
+    devices: Sequence[PlanningDevice],
     *,
     n_ctx: int | None = None,
     n_ctx_min: int = N_CTX_MIN,
@@ -103,7 +103,7 @@ class _Search:
     def __init__(
         self,
         sizes: ModelSizes,
-        devices: Sequence[Planned],
+        devices: Sequence[PlanningDevice],
         margins: Sequence[int],
         contexts: Sequence[int],
         plan: Plan,

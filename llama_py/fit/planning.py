@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ggml_py.backend import Device, registry
-from ggml_py.backend.planned import Planned, planned
+from ggml_py.backend.planned import PlanningDevice, planning_devices
 from ggml_py.backend.registry import gpu_hint
 from ggml_py.errors import BackendError
 from ggml_py.plan.assign import Causes
@@ -67,7 +67,9 @@ def header_of(path: str | Path) -> GGUFFile:
     return file
 
 
-def stand_ins(devices: Sequence[str | Device], free: Sequence[int | None] = ()) -> list[Planned]:
+def stand_ins(
+    devices: Sequence[str | Device], free: Sequence[int | None] = ()
+) -> list[PlanningDevice]:
     """Return planning devices like these, the last being the host, with `free` bytes of memory
     each, or the device's own.
 
@@ -75,7 +77,7 @@ def stand_ins(devices: Sequence[str | Device], free: Sequence[int | None] = ()) 
     Raises BackendError for a name that no backend knows.
     """
     found = [_find(d) if isinstance(d, str) else d for d in devices]
-    return planned(devices_in_use(found), free)
+    return planning_devices(devices_in_use(found), free)
 
 
 def _find(name: str) -> Device:

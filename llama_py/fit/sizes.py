@@ -9,8 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.backend import SupportsRepacking
-from ggml_py.backend.planned import Planned
-from ggml_py.inspection.dump import layer_of
+from ggml_py.backend.planned import PlanningDevice
+from ggml_py.inspection.dump import find_layer
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
 from llama_py.context.checks import resolve_cparams
@@ -122,10 +122,10 @@ def _host_size(t: Tensor, uses: Sequence[str], host: Any) -> int:
     """Return the bytes of a weight on the host, which may repack it."""
     if t.layout and t.buffer is not None:
         return t.buffer.size
-    device = host.device if isinstance(host, Planned) else host
+    device = host.device if isinstance(host, PlanningDevice) else host
     if isinstance(device, SupportsRepacking) and getattr(host, "repack", True):
         plain = Tensor(t.type, t.ne, name=t.name)
-        if (laid_out := device.layout_of(plain, uses)) is not None:
+        if (laid_out := device.repacked_layout(plain, uses)) is not None:
             return laid_out[1]
     return t.nbytes
 
@@ -145,7 +145,7 @@ def _caches(model: PlannedModel, p: ContextParams) -> list[int]:
     memory = create_memory({il: arch.sharded_memory_spec(il) for il in layers}, how)
     found = [0] * len(model.layer_devices)
     for t in memory.tensors():
-        il = layer_of(t)
+        il = find_layer(t)
         assert il is not None, f"tensor {t.name} belongs to no layer"
         found[il] += t.nbytes
     return found

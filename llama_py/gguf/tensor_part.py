@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ggml_py.backend import Bytes, Device, FilePart, ranges_of
+from ggml_py.backend import Bytes, Device, FilePart, slice_ranges
 from ggml_py.tensor import Tensor
 from llama_py.gguf.file import TensorInfo
 
@@ -50,7 +50,7 @@ def bytes_of(info: TensorInfo, dim: int | None, ranges: Iterable[Range]) -> Byte
     if not any(info.data.strides):  # data was forgotten
         n = sum(b - a for a, b in ranges)
         return info.data[: info.nbytes // _shape(info)[axis] * n]
-    return ranges_of(info.data, _shape(info), axis, ranges)
+    return slice_ranges(info.data, _shape(info), axis, ranges)
 
 
 def _shape(info: TensorInfo) -> tuple[int, ...]:

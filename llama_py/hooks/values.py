@@ -12,7 +12,7 @@ from ggml_py.errors import ContextError
 from ggml_py.graph import Graph
 from ggml_py.ops import cast
 from ggml_py.plan.sched import Scheduler
-from ggml_py.tensor import Tensor, numpy_dtype, strided
+from ggml_py.tensor import Tensor, numpy_dtype, strided_view
 from ggml_py.types import F32 as F32_TYPE
 from llama_py.batch import F32
 
@@ -51,7 +51,7 @@ def write(t: Tensor, values: Any, name: str) -> None:
             f"{name}: new value must have shape {shape_of(t)}, got {np.shape(values)}"
         ) from None
     raw = t.buffer.read(t.offset, t.nbytes)
-    strided(t, raw)[...] = _bf16(new) if t.type.name == "bf16" else new.astype(dtype)
+    strided_view(t, raw)[...] = _bf16(new) if t.type.name == "bf16" else new.astype(dtype)
     t.buffer.write(t.offset, raw)
 
 

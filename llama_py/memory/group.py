@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 from ggml_py._moved import Former
 from ggml_py.errors import ContextError
-from ggml_py.machine.shield import shielded
+from ggml_py.machine.shield import postpone_interrupts
 from ggml_py.tensor import Tensor
 from llama_py.batch import END, SeqIds, UBatch
 from llama_py.batch.splitter import BatchSplitter
@@ -187,14 +187,14 @@ class MemoryGroup:
                 part.seq_rm(seq_id)
         return lost
 
-    @shielded
+    @postpone_interrupts
     def clear(self, data: bool = True) -> None:
         """Forget everything; with `data` zero the tensors as well."""
         self._changed(-1)
         for part in self.parts:
             part.clear(data)
 
-    @shielded
+    @postpone_interrupts
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
         """Remove positions of a sequence. False, and no change, if only a part can be removed."""
         n_seq_max = max((kv.n_seq_max for kv in self.windows), default=0)
@@ -219,7 +219,7 @@ class MemoryGroup:
                 return False
         return True
 
-    @shielded
+    @postpone_interrupts
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
         """Copy src's positions to dst. ContextError, and no change, if a cache cannot."""
         for part in reversed(self.parts):
@@ -229,7 +229,7 @@ class MemoryGroup:
         for part in self.parts:
             part.seq_cp(src, dst, p0, p1)
 
-    @shielded
+    @postpone_interrupts
     def seq_copy_prefix(self, src: int, dst: int, n: int) -> None:
         """Copy the first n positions of src to dst, which loses its content. This copies rows per
         token only; windows and states are empty until `state_read`."""
@@ -237,7 +237,7 @@ class MemoryGroup:
         for part in self.by_token:
             part.seq_copy_prefix(src, dst, n)
 
-    @shielded
+    @postpone_interrupts
     def seq_keep(self, seq_id: int) -> None:
         """Remove all other sequences."""
         self.changes += 1
@@ -246,7 +246,7 @@ class MemoryGroup:
         for part in self.parts:
             part.seq_keep(seq_id)
 
-    @shielded
+    @postpone_interrupts
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
         """Move positions by delta. ContextError, and no change, if the result exceeds the range of
         positions. Caches remove positions below 0; states cannot."""
@@ -256,7 +256,7 @@ class MemoryGroup:
         for part in self.parts:
             part.seq_add(seq_id, p0, p1, delta)
 
-    @shielded
+    @postpone_interrupts
     def seq_shift(self, seq_id: int, p0: int, n: int) -> None:
         """Remove n positions of a sequence from p0 on, and move later positions down.
 
@@ -272,7 +272,7 @@ class MemoryGroup:
         self.seq_rm(seq_id, p0, p0 + n)
         self.seq_add(seq_id, p0 + n, -1, -n)
 
-    @shielded
+    @postpone_interrupts
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         """Divide positions by d."""
         if d < 1:
@@ -337,7 +337,7 @@ class MemoryGroup:
         for part in self._written(partial):
             part.state_write(io, seq_id, partial)
 
-    @shielded
+    @postpone_interrupts
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
         """Replace sequences by saved sequences; ContextError if they do not fit."""
         self._changed(seq_id)

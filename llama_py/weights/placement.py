@@ -37,7 +37,7 @@ Override = tuple[re.Pattern[str], Device]
 class Reopens(Protocol):
     """A device that can be opened several times under different names."""
 
-    def again(self, name: str, number: int = 0, n: int = 1) -> Device:
+    def reopen(self, name: str, number: int = 0, n: int = 1) -> Device:
         """Return another device with this name: number `number` of n that share its resources."""
 
 
@@ -67,7 +67,7 @@ def _opened_again(device: Device, number: int, n: int) -> Device:
     """Return a separate device for a repeated name; from the second on `.2` is appended."""
     if n == 1 or not isinstance(device, Reopens):
         return device
-    return device.again(f"{device.name}.{number + 1}" if number else device.name, number, n)
+    return device.reopen(f"{device.name}.{number + 1}" if number else device.name, number, n)
 
 
 def _gpus() -> list[Device]:

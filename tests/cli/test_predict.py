@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ggml_py.ops.traffic import moved
+from ggml_py.ops.traffic import count_bytes
 from ggml_py.plan.assign import is_view
 from llama_py.fit.planning import PlannedContext, PlannedModel, header_of, stand_ins
 from llama_py_tools.bench.predict.command import counts, link, speed
@@ -47,7 +47,7 @@ def test_all_that_a_graph_moves_is_of_a_layer_or_of_the_head() -> None:
     nodes = list(ctx.graphs[0][0].graph.compute_nodes())
     work = sorted_out(nodes, 1, model.hparams.n_layer)
     found = sum(a for part in (*work.layers, work.head) for a, _ in part)
-    assert found == sum(moved(t) for t in nodes if not is_view(t))
+    assert found == sum(count_bytes(t) for t in nodes if not is_view(t))
     assert all(work.layers) and any(b > 0 for _, b in work.head)
     twice = work.seconds(MachineLimits(2e9, 1e18))[0]
     assert work.seconds(MachineLimits(1e9, 1e18))[0] == pytest.approx([2 * s for s in twice])

@@ -250,7 +250,7 @@ def attention(fuse: bool, n_tokens: int, sinks: bool, again: bool) -> tuple[NDAr
 def test_attention_of_many_tokens_lies_over_its_queries(n_tokens: int, sinks: bool) -> None:
     over, size, step = attention(True, n_tokens, sinks, False)
     plain, larger, node = attention(False, n_tokens, sinks, False)
-    assert (step, node) == ("Fused", "Tensor")
+    assert (step, node) == ("FusedNodes", "Tensor")
     assert larger - size >= 4 * WIDTH * HEADS * n_tokens
     np.testing.assert_array_equal(over, plain)
     both, _, _ = attention(True, n_tokens, sinks, True)

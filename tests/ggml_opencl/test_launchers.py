@@ -10,7 +10,7 @@ from importlib.resources import files
 import pytest
 
 import ggml_opencl.backend  # noqa: F401  (declares launchers)
-from ggml_opencl.kernels import quantized_types, source, types_with
+from ggml_opencl.kernels import find_types, quantized_types, source
 from ggml_opencl.ops import matrix
 from ggml_opencl.program import TENSOR, first_error, shape_bytes
 from ggml_opencl.table import WG, Launch, table
@@ -79,8 +79,8 @@ def test_few_tokens_and_many_for_experts() -> None:
 def test_types_are_read_and_made_where_there_is_a_function() -> None:
     cached = {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"}
     made = cached | {"mxfp4", "nvfp4", "q1_0", "q2_0", "tq1_0", "tq2_0"}
-    assert set(types_with("element")) == cached
-    assert set(types_with("quantize")) == made
+    assert set(find_types("element")) == cached
+    assert set(find_types("quantize")) == made
 
 
 def test_nothing_to_do_is_left_out() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ggml_opencl.buffers import OpenCLBuffer
-from ggml_py.backend.planned import planned
+from ggml_py.backend.planned import planning_devices
 from ggml_py.backend.registry import device as find_device
 from llama_py.context import Context
 from llama_py.fit.planning import PlannedContext, PlannedModel
@@ -32,7 +32,7 @@ def test_bytes(
 ) -> None:
     devices, buffers = (*two, find_device("cpu")), list[weakref.ref[OpenCLBuffer]]()
     how = {"tensor_split": (1, 1), **model}
-    plan = PlannedContext(PlannedModel(file_of(name), planned(devices), **how), **SIZES)
+    plan = PlannedContext(PlannedModel(file_of(name), planning_devices(devices), **how), **SIZES)
 
     def noted(self: OpenCLBuffer, queue: Any, size: int, faults: Any) -> None:
         made(self, queue, size, faults)
@@ -51,7 +51,7 @@ def test_bytes(
 
 
 def test_a_driver_limits_buffers(device: Any) -> None:
-    (stand_in,) = planned([device])
+    (stand_in,) = planning_devices([device])
     most = device.queue.device.max_mem_alloc_size
     assert stand_in.largest == device.largest() == most
     stand_in.limit(device.memory()[1] // 2)

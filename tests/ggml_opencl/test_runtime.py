@@ -15,12 +15,12 @@ def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No driver, no variable, no package."""
     monkeypatch.delenv("OCL_ICD_VENDORS", raising=False)
     monkeypatch.setattr(runtime, "SYSTEM", tmp_path / "vendors")
-    monkeypatch.setattr(runtime, "_installed", lambda package, name="": None)
+    monkeypatch.setattr(runtime, "_find_file", lambda package, name="": None)
 
 
 def with_package(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     found = lambda package, name="": Path(f"/env/{package}") if package in packages else None  # noqa: E731
-    monkeypatch.setattr(runtime, "_installed", found)
+    monkeypatch.setattr(runtime, "_find_file", found)
 
 
 def test_the_package_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

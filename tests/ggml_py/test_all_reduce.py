@@ -39,7 +39,7 @@ def spread(
     seen = []
     for i, d in enumerate(group):
         if i != missing:
-            twice = ops.mul(ops.reduced(total, i), weight(d, 4, seed=9))
+            twice = ops.mul(ops.reduce_part(total, i), weight(d, 4, seed=9))
             twice.flags |= FLAG_OUTPUT
             seen.append(graph.build_forward_expand(twice))
     return graph, seen, total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ggml_py.graph import Graph
-from ggml_py.inspection.dump import diff, dump_json, dump_text, layer_of, records
+from ggml_py.inspection.dump import diff, dump_json, dump_text, find_layer, records
 from ggml_py.ops import add, mul_mat, reshape, scale
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
@@ -67,11 +67,11 @@ def test_layer_of_names() -> None:
     def node(name: str, src: str = "") -> Tensor:
         return Tensor(F32, (1,), "SQR", (Tensor(F32, (1,), name=src),), name=name)
 
-    assert layer_of(node("ffn_out-12")) == 12
-    assert layer_of(node("Kcur-3 (view)")) == 3
-    assert layer_of(node("cache_k_l7 (view) (permuted)")) == 7
-    assert layer_of(node("node_31", "blk.40.ffn_up.weight")) == 40
-    assert layer_of(node("result_norm", "inp_tokens")) is None
+    assert find_layer(node("ffn_out-12")) == 12
+    assert find_layer(node("Kcur-3 (view)")) == 3
+    assert find_layer(node("cache_k_l7 (view) (permuted)")) == 7
+    assert find_layer(node("node_31", "blk.40.ffn_up.weight")) == 40
+    assert find_layer(node("result_norm", "inp_tokens")) is None
 
 
 def test_diff_names_node_and_field() -> None:

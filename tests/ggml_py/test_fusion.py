@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ggml_py import ops
-from ggml_py.fusion import Fused, Fusions, in_place
+from ggml_py.fusion import FusedNodes, Fusions, in_place
 from ggml_py.fusion.pattern import Match, Pattern
 from ggml_py.fusion.uses import Uses
 from ggml_py.graph import Graph
@@ -42,7 +42,7 @@ def fusions(*patterns: Pattern) -> Fusions[str]:
 def steps(graph: Graph, table: Fusions[str]) -> list[str]:
     """Ops of nodes, and patterns of steps, in the order in which they run."""
     run = table.steps(graph.compute_nodes(), Uses(graph.nodes))
-    return [s.launch()[0] if isinstance(s, Fused) else s.op for s in run]
+    return [s.launch()[0] if isinstance(s, FusedNodes) else s.op for s in run]
 
 
 def why_not(graph: Graph, pattern: Pattern, first: Tensor) -> str:
@@ -112,8 +112,8 @@ def test_repeated_nodes_are_taken_as_far_as_they_go() -> None:
         total = ops.add(total, y)
     graph = graph_of(ops.add(total, given(4)))
     (step, last) = fusions(SUMS).steps(graph.compute_nodes(), Uses(graph.nodes))
-    assert isinstance(step, Fused)
-    assert len(step.match.all("sum")) == 4
+    assert isinstance(step, FusedNodes)
+    assert len(step.match.all_nodes("sum")) == 4
     assert step.match["sum"] is step.match.result is total
     assert isinstance(last, Tensor)
 
@@ -186,9 +186,9 @@ def test_all_nodes_of_a_line_are_kept(n: int) -> None:
     nodes = graph.compute_nodes()
     assert steps(graph, fusions(every)) == (["NEG+CPY+SQR"] if n else ["NEG", "SQR"])
     for step in fusions(every).steps(nodes, Uses(graph.nodes)) if n else []:
-        assert isinstance(step, Fused)
+        assert isinstance(step, FusedNodes)
         assert step.match.kept == [*copies, nodes[-1]]
-        assert step.match.all("kept") == tuple(copies)
+        assert step.match.all_nodes("kept") == tuple(copies)
 
 
 def test_an_empty_node_between_does_not_disturb() -> None:
@@ -216,10 +216,10 @@ def test_a_text_that_is_no_pattern() -> None:
         Pattern("a = NEG(~x)")
 
 
-def memory(graph: Graph, table: Fusions[str]) -> tuple[dict[int, int], int, list[Fused[str]]]:
+def memory(graph: Graph, table: Fusions[str]) -> tuple[dict[int, int], int, list[FusedNodes[str]]]:
     """Offsets by id, the arena's size, and the steps of several nodes."""
     run = table.steps(graph.compute_nodes(), Uses(graph.nodes))
-    fused = [s for s in run if isinstance(s, Fused)]
+    fused = [s for s in run if isinstance(s, FusedNodes)]
     plan = plan_memory(graph, fused=fused)
     return {id(t): offset for t, _, offset in plan.placed}, plan.sizes[0], fused
 

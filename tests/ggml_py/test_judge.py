@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggml_py.inspection.judge import CLOSE, EXACT, NONE, Error, closest, error_of, is_integer
+from ggml_py.inspection.judge import CLOSE, EXACT, NONE, Error, closest, compare_values, is_integer
 from ggml_py.types import BY_NAME, F32, I32
 
 Q8_0 = BY_NAME["q8_0"]
 
 
 def error(expected: object, found: object) -> Error:
-    return error_of(np.array([[expected]], np.float32), np.array([[found]], np.float32), EXACT, F32)
+    return compare_values(
+        np.array([[expected]], np.float32), np.array([[found]], np.float32), EXACT, F32
+    )
 
 
 def test_errors_of_values() -> None:
@@ -32,8 +34,8 @@ def test_errors_of_values() -> None:
 def test_integers_come_in_any_order() -> None:
     assert [is_integer(BY_NAME[n]) for n in ("i32", "i8", "iq4_nl")] == [True, True, False]
     e = np.array([[[[3, 1, 2]]]], np.int32)
-    assert error_of(e, np.array([[[[1, 2, 3]]]]), 0.0, I32) is NONE
-    found = error_of(e, np.array([[[[1, 2, 4]]]]), 0.0, I32)
+    assert compare_values(e, np.array([[[[1, 2, 3]]]]), 0.0, I32) is NONE
+    found = compare_values(e, np.array([[[[1, 2, 4]]]]), 0.0, I32)
     assert found.nmse == pytest.approx(1 / 3)
     assert found.problem
 
@@ -52,12 +54,12 @@ def test_a_hundredth_in_one_row_is_found(n: int, bound: float) -> None:
     """A bound of all values is above it: there are 1000 rows, and one outweighs the others."""
     e = values(n, 500)
     f = e * (1 + 1e-4 * np.random.default_rng(1).standard_normal(e.shape))
-    assert error_of(e, f, bound, F32).problem == ""
+    assert compare_values(e, f, bound, F32).problem == ""
     f[0, 1, 7] *= 1.01
-    found = error_of(e, f, bound, F32)
+    found = compare_values(e, f, bound, F32)
     assert found.nmse < EXACT
     assert found.problem.startswith("row [7, 1, 0]" if found.problem[0] == "r" else "column [")
-    assert error_of(e, f, bound, F32, rows=False).problem == ""
+    assert compare_values(e, f, bound, F32, rows=False).problem == ""
 
 
 def test_a_hundredth_in_one_column_is_found() -> None:
@@ -65,7 +67,7 @@ def test_a_hundredth_in_one_column_is_found() -> None:
     e = values(576, 50)
     f = e.copy()
     f[0, 1, :, 9] *= 1.01
-    assert error_of(e, f, CLOSE, F32).problem.startswith("column [9, 1, 0] is off by +1.00%")
+    assert compare_values(e, f, CLOSE, F32).problem.startswith("column [9, 1, 0] is off by +1.00%")
 
 
 def test_rotated_values_have_their_length() -> None:
@@ -79,19 +81,19 @@ def test_rotated_values_have_their_length() -> None:
         -1,
     )
     f = f.reshape(e.shape)
-    assert error_of(e, f, 1e-2, F32).problem == ""
+    assert compare_values(e, f, 1e-2, F32).problem == ""
     f[0, 1, 50] *= 1.01
-    assert error_of(e, f, 1e-2, F32).problem.startswith("row [50, 1, 0] is off by ")
+    assert compare_values(e, f, 1e-2, F32).problem.startswith("row [50, 1, 0] is off by ")
 
 
 def test_a_quantized_row_may_have_a_value_between_two_steps() -> None:
     e = np.rint(values(64, 20))
     f = e.copy()
     f[0, 1, 3, 5] += 1
-    assert error_of(e, f, EXACT, F32).problem
-    assert error_of(e, f, CLOSE, Q8_0).problem == ""
+    assert compare_values(e, f, EXACT, F32).problem
+    assert compare_values(e, f, CLOSE, Q8_0).problem == ""
     f[0, 1, 3] *= 1.01
-    assert error_of(e, f, CLOSE, Q8_0).problem.startswith("row [3, 1, 0]")
+    assert compare_values(e, f, CLOSE, Q8_0).problem.startswith("row [3, 1, 0]")
 
 
 def test_the_first_values_that_explain_a_result_decide() -> None:

@@ -15,8 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 from ggml_py import ops
-from ggml_py.backend import Bytes, CompileOptions, Device, steps_of
-from ggml_py.fusion import Fused, Fusions
+from ggml_py.backend import Bytes, CompileOptions, Device, plan_steps
+from ggml_py.fusion import FusedNodes, Fusions
 from ggml_py.fusion.match import overlap
 from ggml_py.fusion.pattern import Pattern
 from ggml_py.fusion.uses import Uses
@@ -70,19 +70,19 @@ class Bench:
                 leaf.buffer.write(0, data)
                 self.device.prepare_weight(leaf, [t.op for t in self.nodes if leaf in t.src])
 
-    def steps(self) -> list[Fused[Any]]:
+    def steps(self) -> list[FusedNodes[Any]]:
         if any(map(self.device.why_not, self.nodes)):
             return []
         self.prepare([np.zeros(t.nbytes, np.uint8) for t in self.new.inits])
-        steps = steps_of(self.device, self.nodes, Uses(self.graph.nodes))
-        return [s for s in steps if isinstance(s, Fused)]
+        steps = plan_steps(self.device, self.nodes, Uses(self.graph.nodes))
+        return [s for s in steps if isinstance(s, FusedNodes)]
 
     def run(
         self,
         taps: Taps | None = None,
         fuse: bool = True,
         watch: Callable[[Tensor], None] | None = None,
-    ) -> list[Fused[Any]]:
+    ) -> list[FusedNodes[Any]]:
         inputs = draw_inputs(self.new, self.seed)
         self.prepare(inputs)
         scheduler = Scheduler([self.device], CompileOptions(fuse=fuse), watch)
@@ -91,7 +91,7 @@ class Bench:
             if leaf not in self.new.weights and leaf.buffer is not None:
                 leaf.buffer.write(leaf.offset, data)
         plan.run()
-        return [s for split in plan.splits for s in split.steps if isinstance(s, Fused)]
+        return [s for split in plan.splits for s in split.steps if isinstance(s, FusedNodes)]
 
 
 def short_conv(in_cache: bool) -> Callable[[Leaves], Tensor]:
@@ -161,7 +161,7 @@ Key = tuple[int, frozenset[str]]  # launcher, ops
 SINGLE = ("MUL_MAT", "MUL_MAT_ID", "FLASH_ATTN_EXT")  # nodes that are fused steps alone
 
 
-def key_of(step: Fused[Any]) -> Key:
+def key_of(step: FusedNodes[Any]) -> Key:
     return id(step.launcher), frozenset(t.op for t in step.match.nodes)
 
 

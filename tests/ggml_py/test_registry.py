@@ -28,7 +28,7 @@ def test_a_device_is_had_without_looking_through_all_packages(
     monkeypatch.setattr(registry, "_entry_points", _nothing_is_looked_through)
     monkeypatch.delitem(registry.opened, name, raising=False)
     assert registry.device(name).name == name
-    assert registry._backend_of(f"{name}12") == name
+    assert registry._backend_name(f"{name}12") == name
 
 
 def test_devices_in_use_stay() -> None:

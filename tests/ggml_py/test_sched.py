@@ -343,7 +343,7 @@ def test_why_each_tensor_is_where_it_is() -> None:
     layout, causes = scheduler.explain(graph, [(product, gpu)])
     assert layout.assignment is not None
     tensors = (x, product, beside, refused, written)
-    assert [(layout.assignment.of(t), causes[id(t)]) for t in tensors] == [
+    assert [(layout.assignment.find_device(t), causes[id(t)]) for t in tensors] == [
         (1, "input"),
         (0, "pinned"),
         (0, "near"),

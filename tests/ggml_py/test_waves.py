@@ -77,7 +77,7 @@ def branches(rng: rand.Random, devices: list[TestDevice]) -> tuple[Tensor, Graph
             own[i] = ops.mul(cur, weight(devices[i], 4, seed=rng.randint(1, 99)))
             graph.build_forward_expand(own[i])
         total = graph.build_forward_expand(ops.all_reduce(own))
-        own = [ops.reduced(total, i) for i in range(len(devices))]
+        own = [ops.reduce_part(total, i) for i in range(len(devices))]
         seen = [x, *own]
     pins = [ops.scale(t, 2.0) for t in own]
     for t in pins:

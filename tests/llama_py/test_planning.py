@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ggml_py.backend import Device, registry
-from ggml_py.backend.planned import PlannedBuffer, planned
+from ggml_py.backend.planned import PlannedBuffer, planning_devices
 from ggml_py.errors import BackendError
 from ggml_py.types import BY_NAME
 from llama_py.context import Context
@@ -60,7 +60,7 @@ def both(
     """The real context, and the one that is planned."""
     how = model or {}
     real = Context(Model(file_of(name), devices, **how), **{**SIZES, **context})
-    stands = planned(devices)
+    stands = planning_devices(devices)
     return real, PlannedContext(PlannedModel(file_of(name), stands, **how), **{**SIZES, **context})
 
 
@@ -91,7 +91,7 @@ def test_layouts_are_those_of_the_cpu() -> None:
     real, plan = both("qwen35moe-moe", devices_in_use("cpu"))
     there, here = ({t.name: t.layout for t in c.model._weights.all} for c in (real, plan))
     assert here == there and set(here.values()) > {""}
-    plain = planned(devices_in_use("cpu"))
+    plain = planning_devices(devices_in_use("cpu"))
     plain[0].repack = False
     weights = PlannedModel(file_of("qwen35moe-moe"), plain).weights
     assert not any(t.layout for t in weights)
@@ -110,7 +110,7 @@ def test_nothing_is_there() -> None:
 
 def test_parts_of_shared_layers_are_not_copied() -> None:
     """Of a tensor that is there in name only."""
-    devices = planned(devices_in_use(["cpu", "cpu"]))
+    devices = planning_devices(devices_in_use(["cpu", "cpu"]))
     model = PlannedModel(header_of(DEMO), devices, split_mode="graph", tensor_split=(1, 1))
     real = Model(DEMO, devices_in_use(["cpu", "cpu"]), split_mode="graph", tensor_split=(1, 1))
     here, there = PlannedContext(model, n_ctx=256), Context(real, n_ctx=256)

@@ -17,7 +17,7 @@ from dev import tiny_models as tiny
 from ggml_py.backend import HostBuffer
 from ggml_py.inspection.dump import Record, diff, records
 from ggml_py.opspec import OPS
-from ggml_py.tensor import FLAG_COMPUTE, Tensor, strided
+from ggml_py.tensor import FLAG_COMPUTE, Tensor, strided_view
 from llama_py_tools.graph.peer import Peer, Values
 from llama_py_tools.measure.node_text import values_of
 from tests.support.golden_models import path_of, uses
@@ -103,7 +103,7 @@ class Check:
             self.first_difference = f"{where} {t.name!r} {t.op} {t.ne}: NMSE {error:.3g}"
         if not OPS[t.op].view:
             assert isinstance(t.buffer, HostBuffer)
-            strided(t, t.buffer.data[t.offset :])[...] = expected
+            strided_view(t, t.buffer.data[t.offset :])[...] = expected
 
 
 def bound_of(t: Tensor) -> float:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ggml_py import ops
 from ggml_py.backend import CompileOptions, Device, get_tensor, set_tensor
-from ggml_py.fusion import Fused
+from ggml_py.fusion import FusedNodes
 from ggml_py.graph import Graph
 from ggml_py.plan.sched import Scheduler
 from ggml_py.tensor import FLAG_OUTPUT, Tensor
@@ -39,8 +39,8 @@ def compute(
     return get_tensor(y), [name(s) for s in split.steps]
 
 
-def name(step: Tensor | Fused[Any]) -> str:
-    nodes = step.match.nodes if isinstance(step, Fused) else [step]
+def name(step: Tensor | FusedNodes[Any]) -> str:
+    nodes = step.match.nodes if isinstance(step, FusedNodes) else [step]
     return "+".join(dict.fromkeys(t.op for t in nodes))
 
 

@@ -19,7 +19,7 @@ from ggml_cpu.table import table
 from ggml_cpu.target import AMX, LANES
 from ggml_py.backend import HostBuffer, aligned_bytes
 from ggml_py.backend.host_memory import SharedPages
-from ggml_py.tensor import Tensor, strided
+from ggml_py.tensor import Tensor, strided_view
 from ggml_py.types import BY_NAME
 from ggml_ref.quants import dequantizer, quantizer
 
@@ -47,9 +47,9 @@ def values(t: Tensor) -> Floats:
     assert isinstance(root.buffer, HostBuffer)
     raw = root.buffer.data[root.offset + t.view_offs :]
     if t.type.name in ("f32", "f16", "i32"):
-        return strided(t, raw).astype(np.float32)
+        return strided_view(t, raw).astype(np.float32)
     if t.type.name == "bf16":
-        return (strided(t, raw).astype(np.uint32) << 16).view(np.float32)
+        return (strided_view(t, raw).astype(np.uint32) << 16).view(np.float32)
     size, length = t.type.type_size, t.ne[0] // t.type.block_size
     shape = (*t.ne[:0:-1], length, size)
     blocks = np.lib.stride_tricks.as_strided(raw, shape, (*t.nb[:0:-1], size, 1))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ggml_py.backend import CompileOptions, Device, HasBarrierStats, KernelTime, Profiles
 from ggml_py.errors import BackendError
 from ggml_py.ops import mul_mat
-from ggml_py.ops.traffic import dense_bytes, flops, moved
+from ggml_py.ops.traffic import count_bytes, dense_bytes, flops
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from ggml_py.types import BY_NAME, F32
 
@@ -101,7 +101,7 @@ def rows(times: Iterable[KernelTime]) -> list[RooflineRow]:
         row.seconds += (t.end - t.start) / 1e9
         if t.node is not last:
             row.n_nodes += 1
-            row.nbytes += moved(t.node)
+            row.nbytes += count_bytes(t.node)
             row.flops += flops(t.node)
         last = t.node
     return sorted(found.values(), key=lambda row: -row.seconds)

@@ -22,7 +22,7 @@ from llama_py_tools.graph.plan import PlanParams, columns, mib, ranges
 from llama_py_tools.models import session
 
 if TYPE_CHECKING:
-    from ggml_py.backend.planned import Planned
+    from ggml_py.backend.planned import PlanningDevice
     from llama_py.fit import Fit
     from llama_py_tools.graph.plan import FitParams
 
@@ -74,7 +74,7 @@ def given(params: Params, left_out: Sequence[str] = ()) -> Options:
     }
 
 
-def _named(devices: Sequence[Planned], args: argparse.Namespace) -> list[str]:
+def _named(devices: Sequence[PlanningDevice], args: argparse.Namespace) -> list[str]:
     """Return the devices' names for -dev; a device that is used twice has one name."""
     named = read(args, ModelParams).device
     if args.device is not None and isinstance(named, tuple):
@@ -100,7 +100,7 @@ class _FitText:
     """Text of the found options."""
 
     def __init__(
-        self, args: argparse.Namespace, devices: Sequence[Planned], found: Fit, target: int
+        self, args: argparse.Namespace, devices: Sequence[PlanningDevice], found: Fit, target: int
     ) -> None:
         self.args, self.devices, self.found, self.target = args, devices, found, target
         self.ctx, self.answer = found.ctx, found.answer

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from ggml_py.graph import Graph
-from ggml_py.inspection.dump import layer_of
+from ggml_py.inspection.dump import find_layer
 from ggml_py.tensor import Tensor
 
 PART = 1000  # number of a part of a shared layer: 1000 times the layer's number, plus the part's
@@ -30,7 +30,7 @@ def groups(graph: Graph) -> list[Group]:
 def layers_of(nodes: Iterable[Tensor]) -> list[int | None]:
     """Return the layer of each node by its name, in order. Parts of the first layer look like
     layers: the first layer precedes parts of others."""
-    found = [layer_of(t) for t in nodes]
+    found = [find_layer(t) for t in nodes]
     if max((n for n in found if n is not None), default=0) < PART:
         return found
     told: list[int | None] = []

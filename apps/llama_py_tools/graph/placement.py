@@ -191,7 +191,7 @@ class _Why:
     def _node(self, t: Tensor, split: int) -> NodeAt:
         if self.assignment is None:
             return NodeAt(t, self.names[0], "alone", "the only device", {}, split)
-        at, cause = self.assignment.of(t), self.causes.get(id(t), "")
+        at, cause = self.assignment.find_device(t), self.causes.get(id(t), "")
         reasons = {self.names[i]: why for i in range(at) if (why := self._why_not(t, i, cause))}
         return NodeAt(t, self.names[at], cause, self._why(t, cause), reasons, split)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ggml_py.inspection.dump import layer_of
+from ggml_py.inspection.dump import find_layer
 from ggml_py.plan import assign
 from llama_py_tools.graph.layers import layers_of, shape
 from llama_py_tools.graph.plan import columns, mib, ranges
@@ -92,7 +92,7 @@ def _kept(title: str, kept: Sequence[KeptTensor]) -> Iterator[str]:
 
 
 def _layers(kept: Iterable[KeptTensor]) -> str:
-    found = ranges(il for k in kept if (il := layer_of(k.tensor)) is not None)
+    found = ranges(il for k in kept if (il := find_layer(k.tensor)) is not None)
     return found and f"N = {found}"
 
 
@@ -144,7 +144,7 @@ def _nodes(g: GraphAt, of_layer: Sequence[str]) -> Iterator[str]:
         yield f"  layers {ranges(layers)}" if len(layers) > 1 else f"  layer {layers[0]}"
         yield from lines
     yield "  outside of layers"
-    yield from _table(n for n in g.nodes if layer_of(n.node) is None)
+    yield from _table(n for n in g.nodes if find_layer(n.node) is None)
 
 
 def _runs(nodes: Sequence[NodeAt], own: str) -> Iterator[str]:

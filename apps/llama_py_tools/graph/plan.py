@@ -18,7 +18,7 @@ from llama_py_tools.command.ranks import HostsParams
 from llama_py_tools.models import session
 
 if TYPE_CHECKING:
-    from ggml_py.backend.planned import Planned
+    from ggml_py.backend.planned import PlanningDevice
     from llama_py.fit.planning import PlannedContext, PlannedModel
 
 UNITS = {"": 20, "K": 10, "M": 20, "G": 30, "T": 40}
@@ -129,7 +129,7 @@ def divided(words: Iterable[str]) -> list[str]:
     return found
 
 
-def devices_of(args: argparse.Namespace, gpus: bool = False) -> list[Planned]:
+def devices_of(args: argparse.Namespace, gpus: bool = False) -> list[PlanningDevice]:
     """Return the devices that the options name. With --memory alone, or `gpus`, these are GPUs: the
     machine's GPUs, or one placeholder per given size."""
     from ggml_py.errors import BackendError
@@ -157,7 +157,9 @@ def devices_of(args: argparse.Namespace, gpus: bool = False) -> list[Planned]:
     return found
 
 
-def model_of(args: argparse.Namespace, devices: Sequence[Planned], **more: Any) -> PlannedModel:
+def model_of(
+    args: argparse.Namespace, devices: Sequence[PlanningDevice], **more: Any
+) -> PlannedModel:
     """Return the planned model that the options name, with `more` of ModelParams."""
     from llama_py.fit.planning import PlannedModel, header_of
 

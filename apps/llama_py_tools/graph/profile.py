@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ggml_py.backend import KernelTime, Profiles
 from ggml_py.errors import BackendError
-from ggml_py.ops.traffic import flops, moved
+from ggml_py.ops.traffic import count_bytes, flops
 from llama_py_tools.graph.layers import groups, shape
 from llama_py_tools.graph.ranks import (
     is_over_ranks,
@@ -228,7 +228,7 @@ def lines(run: ProfiledRun, by: str) -> list[ProfileLine]:
         line.n += 1
         line.seconds += step.seconds
         if step.last:
-            line.nbytes += moved(step.time.node)
+            line.nbytes += count_bytes(step.time.node)
             line.flops += flops(step.time.node)
     return sorted(found.values(), key=lambda line: -line.seconds)
 
@@ -291,7 +291,7 @@ def _least(run: ProfiledRun, by: str, limits: Mapping[str, Roofline]) -> dict[st
     found: dict[str, float] = {}
     for s in run.steps if limits else ():
         key, node = BY[by](s), s.time.node
-        least = limits[s.device].least(moved(node), flops(node)) if s.last else 0.0
+        least = limits[s.device].least(count_bytes(node), flops(node)) if s.last else 0.0
         found[key] = found.get(key, 0.0) + least
     return found
 
@@ -328,7 +328,7 @@ def as_data(runs: Sequence[ProfiledRun]) -> list[dict[str, Any]]:
                     "device": s.device,
                     "start_us": (s.start - run.start) / 1e3,
                     "us": s.seconds * 1e6,
-                    "bytes": moved(s.time.node) if s.last else 0,
+                    "bytes": count_bytes(s.time.node) if s.last else 0,
                     "flops": flops(s.time.node) if s.last else 0,
                 }
                 for s in run.steps

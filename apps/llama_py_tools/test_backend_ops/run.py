@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ggml_py.backend import Buffer, Bytes, CompileOptions, Device, HostBuffer, Work, steps_of
+from ggml_py.backend import Buffer, Bytes, CompileOptions, Device, HostBuffer, Work, plan_steps
 from ggml_py.errors import UnsupportedOp
-from ggml_py.fusion import Fused
+from ggml_py.fusion import FusedNodes
 from ggml_py.fusion.uses import Uses
 from ggml_py.graph import Graph
 from ggml_py.ops.registry import OPS
@@ -62,10 +62,10 @@ class Bench:
     def _steps(self) -> list[Work]:
         nodes = self.graph.compute_nodes()
         fused = self.case.fused and not self.why_not()
-        return steps_of(self.device, nodes, Uses(self.graph.nodes)) if fused else [*nodes]
+        return plan_steps(self.device, nodes, Uses(self.graph.nodes)) if fused else [*nodes]
 
     def _allocate(self) -> Buffer:
-        scratch = [s.match.scratch for s in self.steps if isinstance(s, Fused)]
+        scratch = [s.match.scratch for s in self.steps if isinstance(s, FusedNodes)]
         tensors = (*self.graph.leafs, *self.graph.nodes, *(t for t in scratch if t is not None))
         owners = [t for t in tensors if t.view_src is None]
         end, alignment = 0, max(self.device.alignment, 1)
@@ -105,7 +105,7 @@ class Bench:
             return
         self.steps = self._steps()
         for step in self.steps:
-            if isinstance(step, Fused) and (scratch := step.match.scratch) is not None:
+            if isinstance(step, FusedNodes) and (scratch := step.match.scratch) is not None:
                 scratch.buffer, scratch.offset = self.device.alloc(scratch.nbytes), 0
 
     def run(self) -> None:

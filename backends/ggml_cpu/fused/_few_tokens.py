@@ -25,7 +25,7 @@ STATE, X, W, KEPT = 1, 2, 3, 4
 
 def takes(m: Match) -> bool:
     """Return True if the kernel below can run the match."""
-    state, x, weight, kept = m["state"], m["x"], m["weight"], m.all("kept")
+    state, x, weight, kept = m["state"], m["x"], m["weight"], m.all_nodes("kept")
     n_tokens, n_channels = x.ne[:2]
     dense = state.nb[1] == 4 * (TAPS - 1) and weight.nb[1] == 4 * TAPS
     few = n_tokens <= FEW and len(kept) <= MOST
@@ -88,7 +88,7 @@ def conv_few(p, ith, nth):
 
 def step(m: Match, y: Tensor) -> Step:
     """Return the step that computes y [C, T, B]."""
-    kept = m.all("kept")
+    kept = m.all_nodes("kept")
     firsts = [k.source(0).view_offs // 4 for k in kept]
     params = struct.pack(f"={1 + len(kept)}i", len(kept), *firsts)
     operands = (y, m["state"], m["x"], m["weight"], *kept)

@@ -18,7 +18,7 @@ from ggml_cpu.step import Step
 from ggml_cpu.table import table
 from ggml_py.fusion import in_place
 from ggml_py.fusion.pattern import Match
-from ggml_py.patterns.glu import PRODUCTS, gated_by, of_products
+from ggml_py.patterns.glu import PRODUCTS, gate_product, of_products
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 
@@ -61,7 +61,7 @@ def gated(m: Match, op: str, value: Tensor, number: int, ready: tuple[int, ...] 
 
 
 def _fuse(op: str, number: int, unit: str) -> None:
-    @fuse(gated_by(op, unit), first=is_gating, when=in_panels, over=in_place("value"))
+    @fuse(gate_product(op, unit), first=is_gating, when=in_panels, over=in_place("value"))
     def gated_unit(m: Match) -> list[Step]:
         return [gated(m, op, m["value"], number)]
 

@@ -136,7 +136,7 @@ def conv_state(p, ith, nth):
 def channels_in_rows(m: Match) -> str:
     """Return why inputs of a time, or kept values of a channel, are not adjacent, or ""."""
     x = m["x"]
-    if x.nb[1] != 4 or any(kept.nb[0] != 4 for kept in m.all("kept")) or x.is_empty():
+    if x.nb[1] != 4 or any(kept.nb[0] != 4 for kept in m.all_nodes("kept")) or x.is_empty():
         return f"needs adjacent channels; got {x} stored in {m['kept']}"
     return f32_rows("state", "weight")(m)
 
@@ -154,5 +154,5 @@ def short_conv(m: Match) -> list[Step]:
     y.buffer, y.offset = m["y"].buffer, m["y"].offset
     if _few_tokens.takes(m):
         return [_few_tokens.step(m, y)]
-    keep = [Step(conv_state, kept, (kept, state, x)) for kept in m.all("kept")]
+    keep = [Step(conv_state, kept, (kept, state, x)) for kept in m.all_nodes("kept")]
     return [*keep, Step(conv_silu, m["conv"], (y, state, x, m["weight"]), scratch=m.scratch)]

@@ -91,7 +91,7 @@ class Writer:
         return "".join(f"#define {name} {text}\n" for name, text in given.items())
 
 
-def taken_over(m: Match) -> Tensor | None:
+def choose_overwrite(m: Match) -> Tensor | None:
     """Return an operand whose bytes the result may overwrite: the kernel reads each element at its
     position, unlike a matmul's columns or a convolution's input."""
     head, y = m.found["head"], m.result
@@ -118,7 +118,7 @@ GROUPS: dict[str, Callable[[Tensor], tuple[int, int, int]]] = {
 }
 
 
-@fuse(CHAINS, over=taken_over)
+@fuse(CHAINS, over=choose_overwrite)
 def chain(m: Match) -> list[Launch]:
     if not m.found["head"]:
         return [launch(m, "elements", "chain", items(m.result.n_elements))]

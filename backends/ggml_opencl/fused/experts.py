@@ -17,7 +17,7 @@ def weighted_sum(m: Match) -> list[Launch]:
 MOST = 1024  # maximum number of experts, whose probabilities a work group stores
 
 
-def routed(m: Match) -> str:
+def why_not_routed(m: Match) -> str:
     """Return why the kernel cannot choose these experts: not f32, or too many, or ""."""
     logits, y = m["logits"], m.result
     if logits.ne[0] > MOST or logits.type.name != "f32" or not y.is_contiguous():
@@ -28,7 +28,7 @@ def routed(m: Match) -> str:
 
 
 def _router(gating: str, biased: bool, normed: bool) -> None:
-    @fuse(router(gating, biased, normed), when=routed)
+    @fuse(router(gating, biased, normed), when=why_not_routed)
     def route(m: Match) -> list[Launch]:
         logits, order, n_used = m["logits"], m["sorted"], m["weights"].ne[1]
         n_expert, n_tokens, *_ = order.ne

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import float_rows
-from ggml_opencl.ops.rope import arguments, given
+from ggml_opencl.ops.rope import arguments, rope_macros
 from ggml_opencl.table import Launch, fuse
-from ggml_py.fusion import apart, f32_rows, in_place
+from ggml_py.fusion import f32_rows, in_place, no_overwrite
 from ggml_py.fusion.pattern import Match
-from ggml_py.patterns.rope import turned
+from ggml_py.patterns.rope import rope_pattern
 from ggml_py.tensor import Tensor
 
 
-def plain(m: Match) -> str:
+def why_not_plain(m: Match) -> str:
     """Return why the tensors are not f32 and rows of floats, or ""."""
     weight = ("weight",) if "weight" in m.found else ()
     return float_rows(m.result) or f32_rows("x", *weight)(m)
 
 
 def _heads(normed: bool, to_rows: bool, factors: bool) -> None:
-    over = apart if to_rows else in_place("x")
+    over = no_overwrite if to_rows else in_place("x")
 
-    @fuse(turned(normed, to_rows, factors), when=plain, over=over)
+    @fuse(rope_pattern(normed, to_rows, factors), when=why_not_plain, over=over)
     def heads(m: Match) -> list[Launch]:
         x, (turns, scalars) = m["x"], arguments(m["y"])
         tensors: tuple[Tensor, ...] = (x, *turns, m.result)
@@ -28,7 +28,7 @@ def _heads(normed: bool, to_rows: bool, factors: bool) -> None:
             tensors += (m["ids"],)
         if normed:
             tensors, scalars = (*tensors, m["weight"]), (*scalars, float(m["norm"].param("eps")))
-        macros = given(m["y"], 1, NORMED=int(normed), TO_ROWS=int(to_rows))
+        macros = rope_macros(m["y"], 1, NORMED=int(normed), TO_ROWS=int(to_rows))
         groups = (x.n_rows, 1, 1)
         return [Launch("fused/rope", "head", tensors, groups, scalars, macros, checked=to_rows)]
 

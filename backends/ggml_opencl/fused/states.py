@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ggml_opencl.ops._states import in_rows
-from ggml_opencl.ops.delta_net import gated_delta_net_to
-from ggml_opencl.ops.linear_attention import linear_attention_to
-from ggml_opencl.ops.ssm import ssm_scan_to
+from ggml_opencl.ops.delta_net import store_gated_delta_net
+from ggml_opencl.ops.linear_attention import store_linear_attention
+from ggml_opencl.ops.ssm import store_ssm_scan
 from ggml_opencl.table import Launch, fuse, table
 from ggml_py.fusion import f32_rows
 from ggml_py.fusion.pattern import Match
@@ -38,25 +38,27 @@ def of_one_row(m: Match) -> str:
 @fuse(delta_net.STATE_IN_CACHE, when=of_one_row)
 def delta_net_in_the_cache(m: Match) -> list[Launch]:
     kept = in_rows(m["kept"], *delta_net.states(m)[1:])
-    return gated_delta_net_to(m["net"], kept, m["state"].source(0), m["ids"])
+    return store_gated_delta_net(m["net"], kept, m["state"].source(0), m["ids"])
 
 
-def _to(launch: Callable[[Tensor, Tensor], list[Launch]], m: Match, states: States) -> list[Launch]:
+def _store_states(
+    launch: Callable[[Tensor, Tensor], list[Launch]], m: Match, states: States
+) -> list[Launch]:
     return launch(m["net"], in_rows(m["kept"], *states[1:]))
 
 
 @fuse(delta_net.STATES_TO_CACHE, when=as_it_is)
 def delta_net_to_the_cache(m: Match) -> list[Launch]:
-    return _to(gated_delta_net_to, m, delta_net.states(m))
+    return _store_states(store_gated_delta_net, m, delta_net.states(m))
 
 
 @fuse(linear_attention.WKV6_TO_CACHE, when=as_it_is)
 @fuse(linear_attention.WKV7_TO_CACHE, when=as_it_is)
 @fuse(linear_attention.GATED_TO_CACHE, when=as_it_is)
 def attention_to_the_cache(m: Match) -> list[Launch]:
-    return _to(linear_attention_to, m, linear_attention.states(m))
+    return _store_states(store_linear_attention, m, linear_attention.states(m))
 
 
 @fuse(ssm.STATES_TO_CACHE, when=of_one_sequence)
 def scan_to_the_cache(m: Match) -> list[Launch]:
-    return _to(ssm_scan_to, m, ssm.states(m))
+    return _store_states(store_ssm_scan, m, ssm.states(m))

@@ -27,7 +27,7 @@ def quantized_types() -> frozenset[str]:
 
 
 @cache
-def types_with(function: str) -> tuple[str, ...]:
+def find_types(function: str) -> tuple[str, ...]:
     """Return the types whose file has this function: `element`, which reads one value, or
     `quantize`, which writes a block."""
 

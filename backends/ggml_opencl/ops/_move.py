@@ -26,7 +26,7 @@ def same_blocks(node: Tensor) -> str:
     return ""
 
 
-def at(base: Tensor, view: Tensor, offset: int = 0) -> Tensor:
+def rebase_view(base: Tensor, view: Tensor, offset: int = 0) -> Tensor:
     """`view` as a tensor in the memory of `base`."""
     view.buffer, view.offset = base.buffer, base.offset + offset
     return view
@@ -34,7 +34,7 @@ def at(base: Tensor, view: Tensor, offset: int = 0) -> Tensor:
 
 def as_bytes(t: Tensor) -> Tensor:
     ne = (t.type.row_size(t.ne[0]), *t.ne[1:])
-    return at(t, Tensor(I8, ne, nb=(1, *t.nb[1:])))
+    return rebase_view(t, Tensor(I8, ne, nb=(1, *t.nb[1:])))
 
 
 def move(family: str, kernel: str, a: Tensor, dst: Tensor, n: int, *scalars: int) -> Launch:

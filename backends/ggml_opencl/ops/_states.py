@@ -28,7 +28,7 @@ def in_rows(kept: Tensor, size: int, n_seqs: int, n_states: int) -> Tensor:
     return t
 
 
-def states_of(cache: Tensor, *ne: int) -> Tensor:
+def view_states(cache: Tensor, *ne: int) -> Tensor:
     """Return the rows of a cache as states of this shape, [*ne, n_rows]."""
     t = Tensor(cache.type, (*ne, cache.ne[1]))
     t.buffer, t.offset = cache.buffer, cache.offset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import FLOATS, READABLE, all_typed, every, typed
+from ggml_opencl.conditions import FLOATS, READABLE, all_conditions, all_typed, needs_type
 from ggml_opencl.ops._elements import NUMBERS, PLAIN, by_element
 from ggml_opencl.table import Launch, items, table
 from ggml_py.tensor import Tensor
@@ -24,7 +24,7 @@ for _op, _kernel in BINARIES.items():
     _binary(_op, _kernel)
 
 
-@table.op("ADD_ID", every(all_typed((0, 1, -1), *FLOATS), typed(2, "i32")))
+@table.op("ADD_ID", all_conditions(all_typed((0, 1, -1), *FLOATS), needs_type(2, "i32")))
 def add_id(node: Tensor) -> list[Launch]:
     a, b, ids = node.sources()
     tensors = (a, b, node, ids)

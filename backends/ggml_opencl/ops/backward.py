@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import FLOATS, all_typed, every, typed
+from ggml_opencl.conditions import FLOATS, all_conditions, all_typed, needs_type
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
@@ -32,7 +32,10 @@ def silu_back(node: Tensor) -> list[Launch]:
     return [Launch("backward", "silu_back", (*node.sources(), node), n, (), ELEMENTS)]
 
 
-@table.op("GET_ROWS_BACK", every(typed(0, *FLOATS), typed(1, "i32"), typed(-1, "f32")))
+@table.op(
+    "GET_ROWS_BACK",
+    all_conditions(needs_type(0, *FLOATS), needs_type(1, "i32"), needs_type(-1, "f32")),
+)
 def get_rows_back(node: Tensor) -> list[Launch]:
     tensors, n = (*node.sources(), node), items(node.n_elements)
     return [Launch("backward", "get_rows_back", tensors, n, (), ELEMENTS, checked=True)]

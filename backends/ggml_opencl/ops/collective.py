@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import READABLE, quantizable, typed
-from ggml_opencl.table import Launch, blocks_of, items, table
+from ggml_opencl.conditions import READABLE, needs_type, quantizable
+from ggml_opencl.table import Launch, block_macros, items, table
 from ggml_py.tensor import MAX_SRC, Tensor
 
 
@@ -23,8 +23,8 @@ def elements(node: Tensor) -> list[Launch]:
 
 def blocks(node: Tensor) -> list[Launch]:
     n = items(node.n_elements // node.type.block_size)
-    return [parts(node, n, blocks_of(node.type))]
+    return [parts(node, n, block_macros(node.type))]
 
 
-table.add("REDUCE", elements, typed(-1, *READABLE))
+table.add("REDUCE", elements, needs_type(-1, *READABLE))
 table.add("REDUCE", blocks, quantizable)

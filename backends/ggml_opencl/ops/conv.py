@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import FLOATS, READABLE, every, typed
+from ggml_opencl.conditions import FLOATS, READABLE, all_conditions, needs_type
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
@@ -12,8 +12,10 @@ PLANE = ("s0", "s1", "p0", "p1", "d0", "d1")
 LINE = ("s0", None, "p0", None, "d0", None)
 VOLUME = ("s0", "s1", "s2", "p0", "p1", "p2", "d0", "d1", "d2")
 
-CONVERTED = every(typed(1, *FLOATS), typed(-1, *READABLE))  # the kernel's elements are not read
-SUMMED = every(typed(0, *READABLE), typed(1, *FLOATS), typed(-1, *FLOATS))
+CONVERTED = all_conditions(
+    needs_type(1, *FLOATS), needs_type(-1, *READABLE)
+)  # the kernel's elements are not read
+SUMMED = all_conditions(needs_type(0, *READABLE), needs_type(1, *FLOATS), needs_type(-1, *FLOATS))
 
 
 def _params(node: Tensor, *names: str | None) -> tuple[int, ...]:
@@ -21,7 +23,7 @@ def _params(node: Tensor, *names: str | None) -> tuple[int, ...]:
     return tuple(0 if name is None else node.param(name) for name in names)
 
 
-def lifted(t: Tensor) -> Tensor:
+def to_images(t: Tensor) -> Tensor:
     """Return [n, C, N] as images with a height of 1: [n, 1, C, N]."""
     ne, nb = (t.ne[0], 1, *t.ne[1:3]), (t.nb[0], t.nb[1], *t.nb[1:3])
     image = Tensor(t.type, ne, nb=nb)
@@ -39,7 +41,7 @@ def im2col(node: Tensor) -> list[Launch]:
     scalars = (a.ne[0], 1, *_params(node, *LINE))
     rows = Tensor(node.type, (*node.ne[:2], 1, node.ne[2]))
     rows.buffer, rows.offset = node.buffer, node.offset
-    return [Launch("conv", "im2col", (lifted(b), rows), n, scalars, COLUMNS)]
+    return [Launch("conv", "im2col", (to_images(b), rows), n, scalars, COLUMNS)]
 
 
 @table.op("IM2COL_3D", CONVERTED)

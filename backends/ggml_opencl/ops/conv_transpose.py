@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import FLOATS, READABLE, all_typed
-from ggml_opencl.ops.conv import lifted
+from ggml_opencl.ops.conv import to_images
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
@@ -18,7 +18,7 @@ def _launch(a: Tensor, b: Tensor, dst: Tensor, stride: int) -> list[Launch]:
 @table.op("CONV_TRANSPOSE_1D", SUMMED)
 def conv_transpose_1d(node: Tensor) -> list[Launch]:
     a, b = node.sources()
-    return _launch(lifted(a), lifted(b), lifted(node), node.param("s0"))
+    return _launch(to_images(a), to_images(b), to_images(node), node.param("s0"))
 
 
 @table.op("CONV_TRANSPOSE_2D", SUMMED)

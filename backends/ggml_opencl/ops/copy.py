@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from ggml_opencl.conditions import (
     READABLE,
+    all_conditions,
     all_typed,
     dense_rows,
-    every,
+    needs_quantized,
+    needs_type,
     quantizable,
-    quantized,
-    typed,
 )
-from ggml_opencl.ops._move import as_bytes, at, move, same_blocks, same_type
+from ggml_opencl.ops._move import as_bytes, move, rebase_view, same_blocks, same_type
 from ggml_opencl.ops.arithmetic import binary
-from ggml_opencl.table import Launch, blocks_of, defines, items, table
+from ggml_opencl.table import Launch, block_macros, defines, items, table
 from ggml_py.tensor import Shape, Tensor
 
 CONVERTIBLE = (*READABLE, "i32", "i64")
@@ -38,7 +38,7 @@ def dequantizes(node: Tensor) -> list[Launch]:
 
 
 def quantizes(node: Tensor) -> list[Launch]:
-    n, given = items(node.n_elements // node.type.block_size), blocks_of(node.type)
+    n, given = items(node.n_elements // node.type.block_size), block_macros(node.type)
     return [Launch("copy", "quantize", (node.source(0), node), n, (), (("QUANTIZED", 1), *given))]
 
 
@@ -46,14 +46,14 @@ for _op in ("CONT", "DUP", "CPY"):
     table.add(_op, copies, same_type, rank=2)
     table.add(_op, copies_blocks, same_blocks, rank=1)
     table.add(_op, converts, all_typed((0, -1), *CONVERTIBLE))
-    table.add(_op, dequantizes, every(quantized(0), typed(-1, *READABLE)))
-    table.add(_op, quantizes, every(typed(0, *READABLE), quantizable, dense_rows(-1)))
+    table.add(_op, dequantizes, all_conditions(needs_quantized(0), needs_type(-1, *READABLE)))
+    table.add(_op, quantizes, all_conditions(needs_type(0, *READABLE), quantizable, dense_rows(-1)))
 
 
 def window(node: Tensor) -> Tensor:
     """Return the part of the result that SET and ACC write, as a tensor of b's shape."""
     nb: Shape = (node.nb[0], node.param("nb1"), node.param("nb2"), node.param("nb3"))
-    return at(node, Tensor(node.type, node.source(1).ne, nb=nb), node.param("offset"))
+    return rebase_view(node, Tensor(node.type, node.source(1).ne, nb=nb), node.param("offset"))
 
 
 def background(node: Tensor) -> list[Launch]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import all_typed, every
-from ggml_opencl.ops._states import LARGEST_STATE, behind_outputs, small_state, states_of
+from ggml_opencl.conditions import all_conditions, all_typed
+from ggml_opencl.ops._states import LARGEST_STATE, behind_outputs, small_state, view_states
 from ggml_opencl.table import WG, Launch, defines, table
 from ggml_py.ops.delta_net import REPEAT
 from ggml_py.tensor import Tensor
@@ -14,15 +14,15 @@ def small_heads(node: Tensor) -> str:
     return "" if size <= LARGEST_STATE else small_state(size, "row")
 
 
-@table.op("GATED_DELTA_NET", every(all_typed((*range(6), -1), "f32"), small_heads))
+@table.op("GATED_DELTA_NET", all_conditions(all_typed((*range(6), -1), "f32"), small_heads))
 def gated_delta_net(node: Tensor) -> list[Launch]:
     v, n_snapshots = node.source(2), int(node.param("n_snapshots"))
     size, n_head, _, n_seqs = v.ne
     kept = behind_outputs(node, v.n_elements, size * size * n_head, n_seqs, n_snapshots)
-    return gated_delta_net_to(node, kept)
+    return store_gated_delta_net(node, kept)
 
 
-def gated_delta_net_to(
+def store_gated_delta_net(
     node: Tensor, kept: Tensor, cache: Tensor | None = None, ids: Tensor | None = None
 ) -> list[Launch]:
     """Return launches that put the states into `kept` [S * S * H, B, n_snapshots or fewer] and take
@@ -36,11 +36,11 @@ def gated_delta_net_to(
     tensors = (*sources, state, node, kept)
     if cache is None or ids is None:
         return [Launch("delta_net", "gated_delta_net", tensors, groups, scalars, given)]
-    tensors = (*sources, states_of(cache, size, size, n_head), node, kept, ids)
+    tensors = (*sources, view_states(cache, size, size, n_head), node, kept, ids)
     return [Launch("delta_net", "gated_delta_net", tensors, groups, scalars, given, checked=True)]
 
 
-@table.op("DELTA_NET", every(all_typed((*range(7), -1), "f32"), small_heads))
+@table.op("DELTA_NET", all_conditions(all_typed((*range(7), -1), "f32"), small_heads))
 def delta_net(node: Tensor) -> list[Launch]:
     size, _, n_head, n_seqs = node.source(2).ne
     saved = node.optional(6)

@@ -9,7 +9,7 @@ from ggml_py.tensor import Tensor
 PLAIN = all_typed((0, 1, -1), *READABLE)
 
 
-def gated(op: str, node: Tensor, alpha: float = 0.0, limit: float = 0.0) -> list[Launch]:
+def launch_glu(op: str, node: Tensor, alpha: float = 0.0, limit: float = 0.0) -> list[Launch]:
     """Return launches for two tensors, or one's halves (the second gates if `swapped`)."""
     a, b = node.source(0), node.optional(1)
     starts = (0, 0)
@@ -20,24 +20,24 @@ def gated(op: str, node: Tensor, alpha: float = 0.0, limit: float = 0.0) -> list
     return [Launch("glu", op.lower(), tensors, items(node.n_elements), scalars)]
 
 
-def _gated(op: str) -> None:
+def _declare_glu(op: str) -> None:
     @table.op(op, PLAIN)
     def launch(node: Tensor) -> list[Launch]:
-        return gated(op, node)
+        return launch_glu(op, node)
 
 
 for _op in ("REGLU", "GEGLU", "SWIGLU", "GEGLU_ERF", "GEGLU_QUICK"):
-    _gated(_op)
+    _declare_glu(_op)
 
 
 @table.op("SWIGLU_OAI", all_typed((0, 1, -1), *FLOATS))
 def swiglu_oai(node: Tensor) -> list[Launch]:
-    return gated("SWIGLU_OAI", node, node.param("alpha"), node.param("limit"))
+    return launch_glu("SWIGLU_OAI", node, node.param("alpha"), node.param("limit"))
 
 
 @table.op("SWIGLU_CLAMP", PLAIN)
 def swiglu_clamp(node: Tensor) -> list[Launch]:
-    return gated("SWIGLU_CLAMP", node, limit=node.param("limit"))
+    return launch_glu("SWIGLU_CLAMP", node, limit=node.param("limit"))
 
 
 @table.op("FUSED_MUL_UNARY", all_typed((0, 1, -1), "f32"))

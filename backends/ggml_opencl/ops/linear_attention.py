@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import all_typed, every
+from ggml_opencl.conditions import all_conditions, all_typed
 from ggml_opencl.ops._states import LARGEST_STATE, behind_outputs, small_state
 from ggml_opencl.table import WG, Launch, defines, table
 from ggml_py.tensor import Tensor
@@ -13,7 +13,7 @@ def small_heads(node: Tensor) -> str:
     return "" if size <= LARGEST_STATE else small_state(size, "row")
 
 
-SMALL_F32 = every(all_typed((*range(7), -1), "f32"), small_heads)
+SMALL_F32 = all_conditions(all_typed((*range(7), -1), "f32"), small_heads)
 
 
 @table.op("RWKV_WKV6", SMALL_F32)
@@ -23,10 +23,10 @@ def linear_attention(node: Tensor) -> list[Launch]:
     k, n_states = node.source(0), 1 + int(node.param("n_earlier"))
     n_seqs = node.sources()[-1].ne[1]
     size = k.ne[0] * k.ne[0] * k.ne[1]
-    return linear_attention_to(node, behind_outputs(node, k.n_elements, size, n_seqs, n_states))
+    return store_linear_attention(node, behind_outputs(node, k.n_elements, size, n_seqs, n_states))
 
 
-def linear_attention_to(node: Tensor, kept: Tensor) -> list[Launch]:
+def store_linear_attention(node: Tensor, kept: Tensor) -> list[Launch]:
     """Return launches that put the states into `kept` [S * S * H, n_seqs, n_snapshots or fewer]."""
     size, n_head = node.source(0).ne[:2]
     groups = (-(-size // WG), n_head, node.sources()[-1].ne[1])

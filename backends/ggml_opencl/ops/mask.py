@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ggml_opencl.conditions import FLOATS, all_typed, typed
+from ggml_opencl.conditions import FLOATS, all_typed, needs_type
 from ggml_opencl.table import Launch, items, table
 from ggml_py.tensor import Tensor
 
@@ -15,7 +15,7 @@ def tri(node: Tensor) -> list[Launch]:
     return [Launch("mask", "tri", (node.source(0), node), n, (node.param("kind"),))]
 
 
-@table.op("FILL", typed(-1, *FLOATS))
+@table.op("FILL", needs_type(-1, *FLOATS))
 def fill(node: Tensor) -> list[Launch]:
     # tri and diag_mask, in the same file, name a second type.
     types = (node.type.name, node.type.name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import READABLE, all_typed, dense_rows, every, typed
+from ggml_opencl.conditions import READABLE, all_conditions, all_typed, dense_rows, needs_type
 from ggml_opencl.kernels import quantized_types
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
@@ -14,10 +14,10 @@ TRIANGULAR = defines(TRIANGULAR=1)
 
 
 def weights(node: Tensor) -> str:
-    return typed(0, *READABLE, *sorted(quantized_types()))(node)
+    return needs_type(0, *READABLE, *sorted(quantized_types()))(node)
 
 
-PRODUCT = every(weights, typed(1, *READABLE), dense_rows(0))
+PRODUCT = all_conditions(weights, needs_type(1, *READABLE), dense_rows(0))
 
 
 @table.op("MUL_MAT", PRODUCT)
@@ -48,7 +48,7 @@ def all_there(node: Tensor) -> str:
     return f"needs all matrices of the weight; got {n} of {of}" if of else ""
 
 
-@table.op("MUL_MAT_ID", every(PRODUCT, all_there))
+@table.op("MUL_MAT_ID", all_conditions(PRODUCT, all_there))
 def mul_mat_id(node: Tensor) -> list[Launch]:
     a, b, ids = node.sources()
     tensors, types = (a, b, node, ids), (a.type.name, b.type.name, "f32")
@@ -60,7 +60,7 @@ def mul_mat_id(node: Tensor) -> list[Launch]:
     return [Launch(family, kernel, tensors, groups, types=types, checked=True)]
 
 
-@table.op("OUT_PROD", every(weights, all_typed((1, -1), "f32"), dense_rows(0)))
+@table.op("OUT_PROD", all_conditions(weights, all_typed((1, -1), "f32"), dense_rows(0)))
 def out_prod(node: Tensor) -> list[Launch]:
     n, given = items(-(-node.ne[0] // 32) * node.n_rows), defines(OUTER=1)
     return [Launch("matrix", "out_prod", (*node.sources(), node), n, (), given)]

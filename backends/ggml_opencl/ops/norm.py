@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import all_typed, dense_rows, every
+from ggml_opencl.conditions import all_conditions, all_typed, dense_rows
 from ggml_opencl.table import Launch, table
 from ggml_py.tensor import Tensor
 
 
 def _by_row(op: str, *dense: int) -> None:
-    @table.op(op, every(all_typed((0, -1), "f32"), dense_rows(*dense)))
+    @table.op(op, all_conditions(all_typed((0, -1), "f32"), dense_rows(*dense)))
     def launch(node: Tensor) -> list[Launch]:
         groups, eps = (node.n_rows, 1, 1), float(node.param("eps"))
         return [Launch("norm", op.lower(), (node.source(0), node), groups, (eps,))]

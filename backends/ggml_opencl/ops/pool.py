@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import FLOATS, every, typed
+from ggml_opencl.conditions import FLOATS, all_conditions, needs_type
 from ggml_opencl.table import Launch, items, table
 from ggml_py.ops.pool import POOL
 from ggml_py.tensor import Tensor
 
-FROM_FLOATS = every(typed(0, *FLOATS), typed(-1, "f32"))
+FROM_FLOATS = all_conditions(needs_type(0, *FLOATS), needs_type(-1, "f32"))
 
 
 def _pool(node: Tensor, *scalars: int) -> list[Launch]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import all_typed, every, typed
+from ggml_opencl.conditions import all_conditions, all_typed, needs_type
 from ggml_opencl.table import Launch, table
 from ggml_py.tensor import Tensor, shape4
 
@@ -44,6 +44,6 @@ def along(t: Tensor, axis: int) -> Tensor:
     return turned
 
 
-@table.op("ARGMAX", every(typed(0, "f32"), typed(-1, "i32")))
+@table.op("ARGMAX", all_conditions(needs_type(0, "f32"), needs_type(-1, "i32")))
 def argmax(node: Tensor) -> list[Launch]:
     return by_row("argmax", node)

@@ -49,7 +49,7 @@ def arguments(node: Tensor) -> tuple[tuple[Tensor, ...], tuple[int | float, ...]
     return (pos, pos if factors is None else factors), tuple(scalars)
 
 
-def given(node: Tensor, direction: int, **more: int) -> tuple[tuple[str, int], ...]:
+def rope_macros(node: Tensor, direction: int, **more: int) -> tuple[tuple[str, int], ...]:
     """Return the macros of kernels/rope/_turn.cl."""
     return defines(FACTORS=int(node.optional(2) is not None), DIRECTION=direction, **more)
 
@@ -57,7 +57,7 @@ def given(node: Tensor, direction: int, **more: int) -> tuple[tuple[str, int], .
 def rotation(node: Tensor, direction: int) -> list[Launch]:
     a, (turns, scalars) = node.source(0), arguments(node)
     n = items((a.ne[0] - pairs(node)) * a.n_rows)
-    return [Launch("rope", "rope", (a, *turns, node), n, scalars, given(node, direction))]
+    return [Launch("rope", "rope", (a, *turns, node), n, scalars, rope_macros(node, direction))]
 
 
 @table.op("ROPE", all_typed((0, -1), *FLOATS))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from ggml_opencl.conditions import all_typed, typed
+from ggml_opencl.conditions import all_typed, needs_type
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
 
-@table.op("ARANGE", typed(-1, "f32"))
+@table.op("ARANGE", needs_type(-1, "f32"))
 def arange(node: Tensor) -> list[Launch]:
     scalars = (float(node.param("start")), float(node.param("step")))
     n, given = items(node.n_elements), defines(RANGES=1)

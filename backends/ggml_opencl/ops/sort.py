@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import typed
+from ggml_opencl.conditions import needs_type
 from ggml_opencl.table import Launch, items, table
 from ggml_py.tensor import Tensor
 
 LONGEST_RANKED = 1 << 12  # elements of a row in which each one is compared with all others
 
 
-@table.op("ARGSORT", typed(0, "f32"))
+@table.op("ARGSORT", needs_type(0, "f32"))
 def argsort(node: Tensor) -> list[Launch]:
     a, order = node.source(0), node.param("order")
     if a.ne[0] <= LONGEST_RANKED:
@@ -17,7 +17,7 @@ def argsort(node: Tensor) -> list[Launch]:
     return [Launch("sort", "number", (node,), items(node.n_elements)), *exchanges(node, order)]
 
 
-@table.op("TOP_K", typed(0, "f32"))
+@table.op("TOP_K", needs_type(0, "f32"))
 def top_k(node: Tensor) -> list[Launch]:
     a = node.source(0)
     if a.ne[0] <= LONGEST_RANKED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import all_typed, every, typed
+from ggml_opencl.conditions import all_conditions, all_typed, needs_type
 from ggml_opencl.ops._states import LARGEST_STATE, behind_outputs, small_state
 from ggml_opencl.table import WG, Launch, defines, items, table
 from ggml_py.tensor import Tensor
@@ -14,7 +14,7 @@ def ssm_conv(node: Tensor) -> list[Launch]:
     return [Launch("ssm", "ssm_conv", tensors, n, (), defines(CONVOLUTION=1))]
 
 
-@table.op("SSM_CONV_SEQ", every(all_typed((0, 1, 2, 4, -1), "f32"), typed(3, "i32")))
+@table.op("SSM_CONV_SEQ", all_conditions(all_typed((0, 1, 2, 4, -1), "f32"), needs_type(3, "i32")))
 def ssm_conv_seq(node: Tensor) -> list[Launch]:
     _, x, w = node.sources(3)
     saved = node.optional(4)
@@ -28,14 +28,16 @@ def scannable(node: Tensor) -> str:
     return "" if n <= LARGEST_STATE else small_state(n, "channel")
 
 
-@table.op("SSM_SCAN", every(all_typed((*range(6), -1), "f32"), typed(6, "i32"), scannable))
+@table.op(
+    "SSM_SCAN", all_conditions(all_typed((*range(6), -1), "f32"), needs_type(6, "i32"), scannable)
+)
 def ssm_scan(node: Tensor) -> list[Launch]:
     s, x, n_snapshots = node.source(0), node.source(1), int(node.param("n_snapshots"))
     size = s.ne[0] * s.ne[1] * s.ne[2]
-    return ssm_scan_to(node, behind_outputs(node, x.n_elements, size, x.ne[3], n_snapshots))
+    return store_ssm_scan(node, behind_outputs(node, x.n_elements, size, x.ne[3], n_snapshots))
 
 
-def ssm_scan_to(node: Tensor, kept: Tensor) -> list[Launch]:
+def store_ssm_scan(node: Tensor, kept: Tensor) -> list[Launch]:
     """Return launches that put the states into `kept` [N * dim * H, B, n_snapshots or fewer]."""
     s, x = node.sources(2)
     groups = (-(-x.ne[0] // WG), x.ne[1], x.ne[3])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import all_typed, every, typed
+from ggml_opencl.conditions import all_conditions, all_typed, needs_type
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
@@ -21,7 +21,7 @@ def cross_entropy_loss_back(node: Tensor) -> list[Launch]:
     return _launch("cross_entropy_loss_back", node, (node.n_rows, 1, 1), "LOSSES")
 
 
-@table.op("COUNT_EQUAL", every(all_typed((0, 1), "i32"), typed(-1, "i64")))
+@table.op("COUNT_EQUAL", all_conditions(all_typed((0, 1), "i32"), needs_type(-1, "i64")))
 def count_equal(node: Tensor) -> list[Launch]:
     tensors, given = (*node.sources(), node), defines(COUNTS=1)
     return [Launch("training", "count_equal", tensors, (1, 1, 1), (), given)]

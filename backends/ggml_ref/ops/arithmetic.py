@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_py.tensor import Tensor
 from ggml_ref.functions import maximum, minimum
-from ggml_ref.indices import checked
+from ggml_ref.indices import check_indices
 from ggml_ref.ops._shapes import tile
 from ggml_ref.table import table
 from ggml_ref.values import Integers, Values
@@ -32,7 +32,7 @@ def div(node: Tensor, a: Values, b: Values) -> Values:
 
 @table.op("ADD_ID")
 def add_id(node: Tensor, a: Values, b: Values, ids: Integers) -> Values:
-    rows: Values = b[0, 0][checked(node, ids[0, 0], b.shape[2])]
+    rows: Values = b[0, 0][check_indices(node, ids[0, 0], b.shape[2])]
     return a + rows
 
 

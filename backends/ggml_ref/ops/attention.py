@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.tensor import Tensor
-from ggml_ref.functions import exp, largest, maximum, tanh, total
+from ggml_ref.functions import exp, max_along, maximum, tanh, total
 from ggml_ref.ops._shapes import stretch, tile
 from ggml_ref.table import table
 from ggml_ref.values import Values
@@ -22,7 +22,7 @@ def slopes(n_head: int, max_bias: float) -> Values:
     return slope[:, None, None]
 
 
-def biased(scores: Values, mask: Values | None, max_bias: float) -> Values:
+def add_bias(scores: Values, mask: Values | None, max_bias: float) -> Values:
     """Return scores [B, H, T, n_kv] plus slope * mask, repeated over batch and heads."""
     if mask is None:
         return scores
@@ -33,7 +33,7 @@ def biased(scores: Values, mask: Values | None, max_bias: float) -> Values:
 
 def weights(scores: Values, sinks: Values | None) -> Values:
     """Softmax along the last axis; a head's sink joins the maximum and the sum only."""
-    top = largest(scores)
+    top = max_along(scores)
     if sinks is None:
         e = exp(scores - top)
         return e / total(e)
@@ -47,10 +47,10 @@ def weights(scores: Values, sinks: Values | None) -> Values:
 def soft_max(
     node: Tensor, a: Values, mask: Values | None = None, sinks: Values | None = None
 ) -> Values:
-    return weights(biased(node.param("scale") * a, mask, node.param("max_bias")), sinks)
+    return weights(add_bias(node.param("scale") * a, mask, node.param("max_bias")), sinks)
 
 
-def weighted(p: Values, v: Values) -> Values:
+def weigh_values(p: Values, v: Values) -> Values:
     """Return p @ v; rows of v with weight 0 do not count, even if infinite or NaN."""
     finite = np.isfinite(v)
     out: Values = p @ np.where(finite, v, 0)
@@ -68,11 +68,11 @@ def flash_attn_ext(
     scores = node.param("scale") * (q @ stretch(k, 1, n_head).swapaxes(-1, -2))
     if cap > 0:
         scores = cap * tanh(scores / cap)
-    bias = biased(np.zeros(scores.shape), mask, node.param("max_bias"))
+    bias = add_bias(np.zeros(scores.shape), mask, node.param("max_bias"))
     scores = np.where(bias == -np.inf, -np.inf, scores + bias)  # whatever a hidden key holds
     p = weights(scores, sinks)
     p = np.where((scores == -np.inf).all(axis=-1, keepdims=True), 0, p)  # a token that sees nothing
-    return weighted(p, stretch(v, 1, n_head)).swapaxes(1, 2)
+    return weigh_values(p, stretch(v, 1, n_head)).swapaxes(1, 2)
 
 
 @table.op("LIGHTNING_INDEXER")

@@ -6,7 +6,7 @@ import numpy as np
 
 from ggml_py.tensor import Tensor
 from ggml_ref.functions import exp, mean, sqrt, total
-from ggml_ref.indices import checked
+from ggml_ref.indices import check_indices
 from ggml_ref.table import table
 from ggml_ref.values import Integers, Values
 
@@ -31,7 +31,7 @@ def soft_max_back(node: Tensor, grad: Values, y: Values) -> Values:
 @table.op("GET_ROWS_BACK")
 def get_rows_back(node: Tensor, grad: Values, ids: Integers) -> Values:
     out = np.zeros(node.ne[1::-1])
-    np.add.at(out, checked(node, ids.reshape(-1), node.ne[1]), grad[0, 0])
+    np.add.at(out, check_indices(node, ids.reshape(-1), node.ne[1]), grad[0, 0])
     return out
 
 

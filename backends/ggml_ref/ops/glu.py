@@ -21,7 +21,7 @@ def gate_and_value(node: Tensor, a: Values, b: Values | None) -> tuple[Values, V
     return (second, first) if node.param("swapped") else (first, second)
 
 
-def _gated(name: str, f: Callable[[Values], Values]) -> None:
+def _declare_glu(name: str, f: Callable[[Values], Values]) -> None:
     def function(node: Tensor, a: Values, b: Values | None) -> Values:
         gate, value = gate_and_value(node, a, b)
         return f(gate) * value
@@ -29,11 +29,11 @@ def _gated(name: str, f: Callable[[Values], Values]) -> None:
     table.op(name)(function)
 
 
-_gated("REGLU", relu)
-_gated("GEGLU", gelu)
-_gated("SWIGLU", silu)
-_gated("GEGLU_ERF", gelu_erf)
-_gated("GEGLU_QUICK", gelu_quick)
+_declare_glu("REGLU", relu)
+_declare_glu("GEGLU", gelu)
+_declare_glu("SWIGLU", silu)
+_declare_glu("GEGLU_ERF", gelu_erf)
+_declare_glu("GEGLU_QUICK", gelu_quick)
 
 
 @table.op("SWIGLU_OAI")

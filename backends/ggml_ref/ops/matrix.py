@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.tensor import Tensor
-from ggml_ref.indices import checked
+from ggml_ref.indices import check_indices
 from ggml_ref.ops._shapes import stretch
 from ggml_ref.table import table
 from ggml_ref.values import Values, load, store
@@ -25,7 +25,7 @@ def mul_mat_id(node: Tensor) -> None:
     experts, b, ids = node.sources()
     x = load(b)[0]  # [T, b.ne1, k]
     n, first = experts.ne[2], node.param("first")
-    chosen = checked(node, load(ids)[0, 0], node.param("of") or n) - first  # [T, n_used]
+    chosen = check_indices(node, load(ids)[0, 0], node.param("of") or n) - first  # [T, n_used]
     out = np.zeros((*chosen.shape, experts.ne[1]))
     for expert in np.unique(chosen[(chosen >= 0) & (chosen < n)]):
         token, slot = np.nonzero(chosen == expert)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.tensor import Tensor
-from ggml_ref.functions import largest, maximum, mean, total
+from ggml_ref.functions import max_along, maximum, mean, total
 from ggml_ref.ops.conv import unfold
 from ggml_ref.table import table
 from ggml_ref.values import Values
@@ -20,7 +20,7 @@ def pool_1d(node: Tensor, a: Values) -> Values:
     inside = unfold(np.ones(a.shape[-1]), kernel, axes)
     x = unfold(a, kernel, axes)
     if node.param("kind") == 0:
-        return largest(np.where(inside, x, LOWEST))
+        return max_along(np.where(inside, x, LOWEST))
     return total(x) / maximum(total(inside), 1)
 
 
@@ -31,5 +31,5 @@ def pool_2d(node: Tensor, a: Values) -> Values:
     x = unfold(a, kernel, axes)
     if node.param("kind") == 0:
         inside = unfold(np.ones(a.shape[-2:]), kernel, axes)
-        return largest(np.where(inside, x, LOWEST), (-2, -1))
+        return max_along(np.where(inside, x, LOWEST), (-2, -1))
     return mean(x, (-2, -1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.tensor import Tensor
-from ggml_ref.indices import checked
+from ggml_ref.indices import check_indices
 from ggml_ref.ops._shapes import tile
 from ggml_ref.table import table
 from ggml_ref.values import Integers, load, store
@@ -20,12 +20,12 @@ def _rows(ids: Integers) -> tuple[Integers, Integers, Integers]:
 @table.step("GET_ROWS")
 def get_rows(node: Tensor) -> None:
     a, ids = node.sources()
-    rows = checked(node, load(ids)[0], a.ne[1])
+    rows = check_indices(node, load(ids)[0], a.ne[1])
     store(node, load(a, _rows(rows)))
 
 
 @table.step("SET_ROWS")
 def set_rows(node: Tensor) -> None:
     src, idx, _ = node.sources()
-    ids = tile(checked(node, load(idx)[0], node.ne[1]), src.ne[:0:-1])
+    ids = tile(check_indices(node, load(idx)[0], node.ne[1]), src.ne[:0:-1])
     store(node, load(src), _rows(ids))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ggml_py.tensor import Tensor
 from ggml_ref.functions import einsum, exp
-from ggml_ref.indices import checked
+from ggml_ref.indices import check_indices
 from ggml_ref.ops._shapes import stretch
 from ggml_ref.ops._snapshots import write_states
 from ggml_ref.ops.unary import softplus
@@ -27,7 +27,7 @@ def ssm_conv(node: Tensor, sx: Values, c: Values) -> Values:
 def ssm_conv_seq(node: Tensor) -> None:
     s, x, w, sq = (load(t)[0] for t in node.sources(4))
     x, w, sq = x[0], w[0], sq[0]
-    checked(node, sq[:, 0], len(s))
+    check_indices(node, sq[:, 0], len(s))
     blocks = np.pad(s, [(0, 0), (0, 0), (1, 0)])  # [n_seqs, C, d_conv]
     outputs, kept = np.zeros(x.shape), []
     for t, (first, *others) in enumerate(sq):
@@ -48,7 +48,7 @@ def ssm_scan(node: Tensor) -> None:
     dt, a, ids = softplus(dt[0]), a[0, 0], ids[0, 0, 0]
     n_head = x.shape[2]
     b, c = stretch(b, 2, n_head), stretch(c, 2, n_head)  # [B, T, H, N]
-    state = s[checked(node, ids, len(s))]  # [B, H, dim, N]
+    state = s[check_indices(node, ids, len(s))]  # [B, H, dim, N]
     outputs, states = np.zeros(x.shape), []
     for t in range(x.shape[1]):
         decay = exp(dt[:, t, :, None] * a)  # [B, H, N or 1]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_py.tensor import Tensor
-from ggml_ref.functions import exp, largest, log, sqrt, total
+from ggml_ref.functions import exp, log, max_along, sqrt, total
 from ggml_ref.table import table
 from ggml_ref.values import Integers, Values, load, store
 
 
 def _log_soft_max(x: Values) -> Values:
-    x = x - largest(x)
+    x = x - max_along(x)
     return x - log(total(exp(x)))
 
 

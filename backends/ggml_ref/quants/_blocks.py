@@ -27,7 +27,7 @@ def float32(x: npt.NDArray[Any]) -> F32:
     return x.astype(np.float32)
 
 
-def half(x: npt.NDArray[Any]) -> npt.NDArray[np.float16]:
+def to_half(x: npt.NDArray[Any]) -> npt.NDArray[np.float16]:
     return x.astype(np.float16)
 
 

@@ -39,7 +39,7 @@ def signs(bits: U8) -> F32:
     return 1 - 2 * block.float32(np.unpackbits(bits[..., None], axis=-1, bitorder="little"))
 
 
-def signed(x: F32, even: bool) -> tuple[F32, U8]:
+def split_signs(x: F32, even: bool) -> tuple[F32, U8]:
     """Return magnitudes of x [..., 8] and their signs as bytes [...].
 
     If the number of minuses must be even, the value of the smallest magnitude may get the wrong
@@ -57,11 +57,11 @@ def in_pieces(quantize: Quantize) -> Quantize:
     """Return the function, called for some blocks of 256 at a time to keep its arrays small."""
 
     @wraps(quantize)
-    def whole(x: npt.NDArray[np.floating]) -> bytes:
+    def quantize_pieces(x: npt.NDArray[np.floating]) -> bytes:
         x = x.reshape(-1, 256)
         return b"".join(quantize(x[i : i + BLOCKS]) for i in range(0, len(x), BLOCKS))
 
-    return whole
+    return quantize_pieces
 
 
 def over_group(x: F32) -> F32:
@@ -88,7 +88,7 @@ def in_steps(scale: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8
     """Return scales [n_blocks, groups] rounded to d / unit · (2·step + 1): d [n_blocks], steps
     below n, and the rounded scales."""
     base = scale.max(axis=1, keepdims=True) / np.float32(2 * n - 1)
-    d = block.half(base * unit)
+    d = block.to_half(base * unit)
     base = block.float32(d) / np.float32(unit)
     step = np.clip(np.rint((scale * block.inverse(base) - 1) / 2), 0, n - 1)
     return d[:, 0], step.astype(np.uint8), base * (2 * step + 1)

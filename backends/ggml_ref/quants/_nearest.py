@@ -87,6 +87,6 @@ def search(name: str) -> Search:
 
 
 @cache
-def shifted(delta: float) -> Search:
+def shift_codebook(delta: float) -> Search:
     """Return the codebook of iq1, eight times as large, with a delta: integers."""
     return Search(8 * (block.float32(grid("iq1")) + np.float32(delta)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ggml_ref.quants._blocks import F32, U8, float32, groups, half, ordered_sum
+from ggml_ref.quants._blocks import F32, U8, float32, groups, ordered_sum, to_half
 from ggml_ref.quants._search import with_minimum
 
 Half = npt.NDArray[np.float16]
@@ -61,4 +61,4 @@ def _six_bits(x: F32) -> tuple[Half, U8]:
     top = np.maximum(x.max(axis=1, keepdims=True), 0)
     factor = np.where(top > 0, np.float32(63) / np.where(top > 0, top, 1), np.float32(0))
     q = np.minimum(63, np.rint(factor * x).astype(np.int32).astype(np.uint8))
-    return half(top[:, 0] / np.float32(63)), q
+    return to_half(top[:, 0] / np.float32(63)), q

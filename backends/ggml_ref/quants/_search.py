@@ -49,7 +49,7 @@ def with_minimum(
     high = np.where(flat, low + 1, high)
     sum_w, sum_x = ordered_sum(weight), ordered_sum(weight * x)
 
-    def rounded(inverse_scale: F32, minimum: F32) -> F32:
+    def round_levels(inverse_scale: F32, minimum: F32) -> F32:
         return np.clip(np.rint(inverse_scale * (x - minimum)), 0, q_max)
 
     def error(q: F32, scale: F32, minimum: F32) -> F32:
@@ -57,11 +57,11 @@ def with_minimum(
         return ordered_sum(weight * (np.abs(diff) if absolute else diff * diff))
 
     inverse_scale = np.float32(q_max) / (high - low)
-    scale, minimum, q = np.float32(1) / inverse_scale, low, rounded(inverse_scale, low)
+    scale, minimum, q = np.float32(1) / inverse_scale, low, round_levels(inverse_scale, low)
     least = error(q, scale, minimum)
     for i in range(n_steps + 1):
         levels = np.float32(start) + np.float32(step) * np.float32(i) + q_max
-        q2 = rounded(levels / (high - minimum), minimum)
+        q2 = round_levels(levels / (high - minimum), minimum)
         s_q, s_qq = ordered_sum(weight * q2), ordered_sum(weight * q2 * q2)
         s_xq = ordered_sum(weight * q2 * x)
         det = sum_w * s_qq - s_q * s_q
@@ -80,7 +80,7 @@ def with_minimum(
     return scale, -minimum, np.where(flat, 0, q).astype(np.uint8)
 
 
-def refined(x: F32, n_max: int) -> tuple[F32, U]:
+def refine(x: F32, n_max: int) -> tuple[F32, U]:
     """Return levels like symmetric's, moved one by one while that helps (make_q3_quants)."""
     top = extreme(x)
     zero = np.abs(top) < TINY

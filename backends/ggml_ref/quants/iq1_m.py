@@ -35,7 +35,7 @@ def dequantize(blocks: U8) -> F32:
 @codebook.in_pieces
 def approximate(x: npt.NDArray[np.floating]) -> bytes:
     """Quantize with one codebook of 4096: the points with each of the two deltas."""
-    points = nearest.Either(*map(nearest.shifted, codebook.DELTA))
+    points = nearest.Either(*map(nearest.shift_codebook, codebook.DELTA))
     x = block.groups(x, 256).reshape(-1, 16, 2, 8)
     scale, _ = codebook.fit(points, x, RATIOS)
     d, step, scale = codebook.in_steps(scale[..., 0, 0], 8, 8)

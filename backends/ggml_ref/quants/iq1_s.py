@@ -32,7 +32,7 @@ def dequantize(blocks: U8) -> F32:
 def approximate(x: npt.NDArray[np.floating]) -> bytes:
     """Quantize with the delta's sign of smaller error at the group's scale."""
     x = block.groups(x, 256).reshape(-1, 8, 4, 8)
-    grids = [nearest.shifted(delta) for delta in codebook.DELTA]
+    grids = [nearest.shift_codebook(delta) for delta in codebook.DELTA]
     (plus, gain), (minus, other) = (codebook.fit(grid, x, RATIOS) for grid in grids)
     out = np.empty(len(x), BLOCK)
     scale = np.where(other > gain, minus, plus)[..., 0, 0]

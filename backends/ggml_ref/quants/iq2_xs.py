@@ -23,7 +23,7 @@ def dequantize(blocks: U8) -> F32:
 
 @codebook.in_pieces
 def approximate(x: npt.NDArray[np.floating]) -> bytes:
-    size, sign = codebook.signed(block.groups(x, 256).reshape(-1, 16, 2, 8), even=True)
+    size, sign = codebook.split_signs(block.groups(x, 256).reshape(-1, 16, 2, 8), even=True)
     out = np.empty(len(size), BLOCK)
     out["d"], step, index = codebook.encode("iq2_xs", size, 16, 8)
     out["q"] = index | (sign & 127).astype(np.uint16) << 9

@@ -26,7 +26,7 @@ def dequantize(blocks: U8) -> F32:
 
 @codebook.in_pieces
 def approximate(x: npt.NDArray[np.floating]) -> bytes:
-    size, sign = codebook.signed(block.groups(x, 256).reshape(-1, 8, 4, 8), even=True)
+    size, sign = codebook.split_signs(block.groups(x, 256).reshape(-1, 8, 4, 8), even=True)
     out = np.empty(len(size), BLOCK)
     out["d"], step, index = codebook.encode("iq2_xxs", size, 16, 8)
     out["group"]["index"] = index

@@ -32,7 +32,7 @@ def dequantize(blocks: U8) -> F32:
 
 @codebook.in_pieces
 def approximate(x: npt.NDArray[np.floating]) -> bytes:
-    size, sign = codebook.signed(block.groups(x, 256).reshape(-1, 8, 4, 8), even=False)
+    size, sign = codebook.split_signs(block.groups(x, 256).reshape(-1, 8, 4, 8), even=False)
     out = np.empty(len(size), BLOCK)
     size = size.reshape(-1, 8, 8, 4)
     out["d"], step, index = codebook.encode("iq3_s", size, 16, 1)

@@ -24,6 +24,6 @@ def quantize(x: npt.NDArray[np.floating]) -> bytes:
     zero = np.abs(top) < TINY
     q = nearest_level(block.inverse(top / LEVELS[0]) * x)
     out = np.empty(len(x), BLOCK)
-    out["d"] = block.half(fit(x, -1))[:, 0]
+    out["d"] = block.to_half(fit(x, -1))[:, 0]
     out["q"] = block.pack_low_high(np.where(zero, 0, q))
     return out.tobytes()

@@ -28,7 +28,7 @@ def quantize(x: npt.NDArray[np.floating]) -> bytes:
     d = -block.extreme(scale) / np.float32(32)
     steps = np.clip(np.rint(block.inverse(d) * scale), -32, 31)
     out = np.empty(len(x), BLOCK)
-    out["d"] = block.half(d)[:, 0]
+    out["d"] = block.to_half(d)[:, 0]
     out["q"] = block.pack_low_high(encode(x, (d * block.float32(steps))[..., None]))
     six = (steps + 32).astype(np.uint16)
     out["low"] = (six[:, ::2] & 15) | (six[:, 1::2] & 15) << 4

@@ -21,6 +21,6 @@ def dequantize(blocks: U8) -> F32:
 def quantize(x: npt.NDArray[np.floating]) -> bytes:
     x = block.groups(x, 128)
     out = np.empty(len(x), BLOCK)
-    out["d"] = block.half(block.ordered_sum(np.abs(x)) / np.float32(128))[:, 0]
+    out["d"] = block.to_half(block.ordered_sum(np.abs(x)) / np.float32(128))[:, 0]
     out["q"] = np.packbits(x >= 0, axis=1, bitorder="little")
     return out.tobytes()

@@ -23,6 +23,6 @@ def quantize(x: npt.NDArray[np.floating]) -> bytes:
     d = np.abs(x).max(axis=1, keepdims=True)
     q = np.clip(block.round_away(x * block.inverse(d)) + 1, 0, 3).astype(np.uint8)
     out = np.empty(len(x), BLOCK)
-    out["d"] = block.half(d)[:, 0]
+    out["d"] = block.to_half(d)[:, 0]
     out["q"] = np.bitwise_or.reduce(q.reshape(-1, 16, 4) << SHIFTS, axis=2, keepdims=True)
     return out.tobytes()

@@ -40,4 +40,4 @@ def _four_bits(x: F32) -> tuple[npt.NDArray[np.float16], U8]:
     """Round [n, 16] non-negative values to a half [n] times 0 .. 15."""
     top = np.maximum(x.max(axis=1, keepdims=True), 0)
     factor = np.where(top > 0, np.float32(15) / np.where(top > 0, top, 1), np.float32(0))
-    return block.half(top[:, 0] / np.float32(15)), np.rint(factor * x).astype(np.uint8)
+    return block.to_half(top[:, 0] / np.float32(15)), np.rint(factor * x).astype(np.uint8)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ggml_ref.quants import _blocks as block
 from ggml_ref.quants._blocks import F32, TINY, U8
-from ggml_ref.quants._search import refined
+from ggml_ref.quants._search import refine
 
 # Bit g of high[j] is the third bit of value j of eighth g of the block.
 BLOCK = np.dtype(
@@ -39,13 +39,13 @@ def dequantize(blocks: U8) -> F32:
 
 def quantize(x: npt.NDArray[np.floating]) -> bytes:
     x = block.groups(x, 256).reshape(-1, 16, 16)
-    scale, q = refined(x, 4)
+    scale, q = refine(x, 4)
     top = block.extreme(scale[..., 0])
     factor = np.where(top == 0, np.float32(0), np.float32(-32) / np.where(top == 0, 1, top))
     scales = np.clip(np.rint(factor * scale[..., 0]), -32, 31) + 32
     scales = np.where(top == 0, 0, scales).astype(np.uint8)
     out = np.empty(len(x), BLOCK)
-    out["d"] = block.half(block.inverse(factor))[:, 0]
+    out["d"] = block.to_half(block.inverse(factor))[:, 0]
     out["scales"] = pack(scales)
     d = (block.float32(out["d"])[:, None] * (block.float32(scales) - 32))[..., None]
     again = np.clip(np.rint(x / np.where(d == 0, TINY, d)), -4, 3) + 4

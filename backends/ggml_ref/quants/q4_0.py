@@ -21,6 +21,6 @@ def quantize(x: npt.NDArray[np.floating]) -> bytes:
     d = block.extreme(x) / np.float32(-8)
     q = np.minimum(15, np.trunc(x * block.inverse(d) + np.float32(8.5)))
     out = np.empty(len(x), BLOCK)
-    out["d"] = block.half(d)[:, 0]
+    out["d"] = block.to_half(d)[:, 0]
     out["q"] = block.pack_low_high(q)
     return out.tobytes()

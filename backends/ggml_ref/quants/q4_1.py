@@ -22,7 +22,7 @@ def quantize(x: npt.NDArray[np.floating]) -> bytes:
     d = (x.max(axis=1, keepdims=True) - low) / np.float32(15)
     q = np.minimum(15, np.trunc((x - low) * block.inverse(d) + np.float32(0.5)))
     out = np.empty(len(x), BLOCK)
-    out["d"] = block.half(d)[:, 0]
-    out["m"] = block.half(low)[:, 0]
+    out["d"] = block.to_half(d)[:, 0]
+    out["m"] = block.to_half(low)[:, 0]
     out["q"] = block.pack_low_high(q)
     return out.tobytes()

@@ -22,7 +22,7 @@ def quantize(x: npt.NDArray[np.floating]) -> bytes:
     d = block.extreme(x) / np.float32(-16)
     q = np.minimum(31, np.trunc(x * block.inverse(d) + np.float32(16.5))).astype(np.uint8)
     out = np.empty(len(x), BLOCK)
-    out["d"] = block.half(d)[:, 0]
+    out["d"] = block.to_half(d)[:, 0]
     out["high"] = np.packbits(q >> 4, axis=1, bitorder="little")
     out["q"] = block.pack_low_high(q & 15)
     return out.tobytes()

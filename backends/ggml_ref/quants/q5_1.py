@@ -23,8 +23,8 @@ def quantize(x: npt.NDArray[np.floating]) -> bytes:
     d = (x.max(axis=1, keepdims=True) - low) / np.float32(31)
     q = np.trunc((x - low) * block.inverse(d) + np.float32(0.5)).astype(np.uint8)
     out = np.empty(len(x), BLOCK)
-    out["d"] = block.half(d)[:, 0]
-    out["m"] = block.half(low)[:, 0]
+    out["d"] = block.to_half(d)[:, 0]
+    out["m"] = block.to_half(low)[:, 0]
     out["high"] = np.packbits(q >> 4, axis=1, bitorder="little")
     out["q"] = block.pack_low_high(q & 15)
     return out.tobytes()

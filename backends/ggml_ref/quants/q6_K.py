@@ -31,7 +31,7 @@ def quantize(x: npt.NDArray[np.floating]) -> bytes:
     zero = np.abs(top) < TINY
     factor = np.float32(-128) / np.where(zero, np.float32(1), top)
     out = np.zeros(len(x), BLOCK)
-    out["d"] = block.half(np.where(zero, np.float32(0), np.float32(1) / factor))[:, 0]
+    out["d"] = block.to_half(np.where(zero, np.float32(0), np.float32(1) / factor))[:, 0]
     out["scales"] = np.where(zero, 0, np.minimum(127, np.rint(factor * scale[..., 0])))
     scale = (block.float32(out["d"])[:, None] * out["scales"])[..., None]
     again = np.clip(np.rint(x / np.where(scale == 0, np.float32(1), scale)), -32, 31) + 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ggml_ref.quants._blocks import F32, U8, fields, float32, groups, half, inverse, round_away
+from ggml_ref.quants._blocks import F32, U8, fields, float32, groups, inverse, round_away, to_half
 
 BLOCK = np.dtype([("d", "<f2"), ("q", "i1", 32)])
 
@@ -19,6 +19,6 @@ def quantize(x: npt.NDArray[np.floating]) -> bytes:
     x = groups(x, 32)
     d = np.abs(x).max(axis=1, keepdims=True) / np.float32(127)
     out = np.empty(len(x), BLOCK)
-    out["d"] = half(d)[:, 0]
+    out["d"] = to_half(d)[:, 0]
     out["q"] = round_away(x * inverse(d))
     return out.tobytes()

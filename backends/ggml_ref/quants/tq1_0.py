@@ -39,7 +39,7 @@ def quantize(x: npt.NDArray[np.floating]) -> bytes:
     d = np.abs(x).max(axis=1, keepdims=True)
     q = (block.round_away(x * block.inverse(d)) + 1).astype(np.uint8)
     out = np.empty(len(x), BLOCK)
-    out["d"] = block.half(d)[:, 0]
+    out["d"] = block.to_half(d)[:, 0]
     out["q"] = np.concatenate([fractions(q[:, :160], 5), fractions(q[:, 160:240], 5)], axis=1)
     out["high"] = fractions(q[:, 240:], 4)
     return out.tobytes()

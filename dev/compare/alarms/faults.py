@@ -12,7 +12,7 @@ import numpy as np
 from dev.compare.alarms.models import LARGE, Outlier
 from ggml_py.backend import CompileOptions, Program, Work
 from ggml_py.backend.registry import device
-from ggml_py.fusion import Fused
+from ggml_py.fusion import FusedNodes
 from ggml_py.tensor import Tensor
 from llama_py.hooks.values import read, write
 
@@ -97,10 +97,10 @@ def planted(node: str, name: str = "cpu") -> Iterator[Planter]:
 
     def wrong(steps: list[Work], options: CompileOptions) -> Program:
         for i, step in enumerate(steps):
-            inner = step.match.nodes if isinstance(step, Fused) else (step,)
+            inner = step.match.nodes if isinstance(step, FusedNodes) else (step,)
             if not any(t.name == planter.node for t in inner):
                 continue
-            result = step.match.result if isinstance(step, Fused) else step
+            result = step.match.result if isinstance(step, FusedNodes) else step
             if result.name != planter.node:
                 planter.is_inner = True
                 continue

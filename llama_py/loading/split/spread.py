@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from ggml_py.ops import all_reduce, cast, concat, reduced
+from ggml_py.ops import all_reduce, cast, concat, reduce_part
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32
@@ -233,7 +233,7 @@ class Spread:
     def _part(self, total: Tensor, number: int, like: Tensor) -> Tensor:
         """Return a device's copy of a sum; if it had no part, the result itself."""
         i = (number - 1) % self.group.n
-        cur = total if total.src[i] is None else reduced(total, i)
+        cur = total if total.src[i] is None else reduce_part(total, i)
         return cur if cur.type is like.type else cast(cur, like.type)
 
     def side_by_side(self, parts: Sequence[Tensor]) -> Tensor:

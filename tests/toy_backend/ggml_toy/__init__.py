@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
 from ggml_py.backend.kernels import KernelTable
-from ggml_py.tensor import Tensor, strided
+from ggml_py.tensor import Tensor, strided_view
 
 Kernel = Callable[[Tensor], None]
 table: KernelTable[Kernel] = KernelTable("toy")
@@ -18,7 +18,7 @@ table: KernelTable[Kernel] = KernelTable("toy")
 def values(t: Tensor) -> npt.NDArray[np.float32]:
     """The tensor's elements [ne3, ne2, ne1, ne0], where they are."""
     assert isinstance(t.buffer, HostBuffer)
-    return strided(t, t.buffer.view(t.offset, t.nbytes))
+    return strided_view(t, t.buffer.view(t.offset, t.nbytes))
 
 
 def add(node: Tensor) -> None:

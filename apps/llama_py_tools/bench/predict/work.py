@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ggml_py.ops.traffic import flops, moved
+from ggml_py.ops.traffic import count_bytes, flops
 from ggml_py.plan.assign import is_view
 from llama_py.loading.split.walk import attributes, is_block
 
@@ -96,4 +96,4 @@ def sorted_out(nodes: Iterable[Tensor], n_tokens: int, n_layer: int) -> WorkEsti
 def _read(node: Tensor, rows: int) -> float:
     """Return the bytes read; a head planned for all rows counts one row."""
     weights = node.src[0].nbytes if node.op == "MUL_MAT" and node.src[0] is not None else 0
-    return weights + (moved(node) - weights) / rows
+    return weights + (count_bytes(node) - weights) / rows

@@ -78,8 +78,8 @@ class Judge(Checker):
         self.names = names
         self.made: dict[int, References] = {}  # keys: ids of nodes
 
-    def checked(self, program: Program, node: Tensor, by: str) -> Program:
-        return super().checked(program, node, by) if node.name in self.names else program
+    def wrap_program(self, program: Program, node: Tensor, by: str) -> Program:
+        return super().wrap_program(program, node, by) if node.name in self.names else program
 
     def compare(self, node: Tensor, twin: Tensor, by: str) -> None:
         found = self.references(node, twin)

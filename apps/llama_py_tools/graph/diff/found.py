@@ -15,7 +15,7 @@ import numpy as np
 
 from ggml_py.graph import Graph
 from ggml_py.inspection.dump import Record
-from ggml_py.inspection.judge import Error, error_of
+from ggml_py.inspection.judge import Error, compare_values
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py_tools.graph.diff.numbers import Stats, Values, is_whole, rounding, type_of
@@ -144,7 +144,7 @@ def aligned(
         found.nodes.append(node)
     for at in ours.inputs.keys() & theirs.inputs.keys():
         a, b = ours.inputs[at](), theirs.inputs[at]()
-        if a.shape == b.shape and (error := error_of(b, a, 0.0, F32)).nmse:
+        if a.shape == b.shape and (error := compare_values(b, a, 0.0, F32)).nmse:
             found.inputs[at] = error
     return found
 
@@ -157,7 +157,7 @@ def written(run: RecordedRun, key: Key, ours: Values, theirs: Values) -> Values:
 
 def compare(node: SharedNode, ours: Values, theirs: Values) -> Error:
     """Return the error of a node's value; store its statistics if it is too large."""
-    error = error_of(theirs, ours, node.bound, type_of(node.record), rows=node.rows)
+    error = compare_values(theirs, ours, node.bound, type_of(node.record), rows=node.rows)
     if error.problem:
         node.ours, node.theirs = Stats.of(ours), Stats.of(theirs)
     return error

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
-from ggml_py.inspection.judge import Error, error_of
+from ggml_py.inspection.judge import Error, compare_values
 from ggml_py.opspec import OPS
 from ggml_py.types import F32
 from llama_py_tools.graph.diff.blame import Verdict, keys_of
@@ -253,7 +253,7 @@ def _logits(found: RunComparison) -> Iterator[str]:
         return
     ours, theirs = np.concatenate(a), np.concatenate(b)
     finite = np.isfinite(ours).all() and np.isfinite(theirs).all()
-    told = f"logits of {len(ours)} tokens: NMSE {error_of(theirs, ours, 0.0, F32).nmse:.2e}"
+    told = f"logits of {len(ours)} tokens: NMSE {compare_values(theirs, ours, 0.0, F32).nmse:.2e}"
     if not finite:
         yield f"{told}, not all are finite"
         return

@@ -10,7 +10,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from ggml_py.backend import Work
-from ggml_py.fusion import Fused
+from ggml_py.fusion import FusedNodes
 from ggml_py.graph import Graph
 from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_OUTPUT, Tensor, numpy_dtype
@@ -57,13 +57,13 @@ def blocks(graph: Graph, steps: Sequence[Work]) -> list[StepNodes]:
             merged[-1] += span
         else:
             merged.append(list(span))
-    inside = {place[id(t)] for s in steps if isinstance(s, Fused) for t in s.match.inside}
+    inside = {place[id(t)] for s in steps if isinstance(s, FusedNodes) for t in s.match.inside}
     last = _last_reads(graph)
     return [_block(graph, sorted(nodes), inside, last) for nodes in merged]
 
 
 def nodes_of(step: Work) -> list[Tensor]:
-    return list(step.match.nodes) if isinstance(step, Fused) else [step]
+    return list(step.match.nodes) if isinstance(step, FusedNodes) else [step]
 
 
 def _last_reads(graph: Graph) -> dict[int, int]:

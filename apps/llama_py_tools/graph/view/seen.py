@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from ggml_py.fusion import Fused
+from ggml_py.fusion import FusedNodes
 from ggml_py.graph import Graph
 from ggml_py.plan import Plan
 from ggml_py.tensor import Tensor
@@ -46,13 +46,13 @@ class GraphRecord:
     def last_of_step(self) -> dict[int, Tensor]:
         """Return the last node of each fused step, by the id of each of its nodes."""
         splits = self.plan.splits if self.plan else []
-        steps = [s.match.nodes for p in splits for s in p.steps if isinstance(s, Fused)]
+        steps = [s.match.nodes for p in splits for s in p.steps if isinstance(s, FusedNodes)]
         return {id(t): nodes[-1] for nodes in steps for t in nodes}
 
     def spent(self) -> set[tuple[int, int]]:
         """Return ids of fused nodes and their sources that the result may overwrite."""
         splits = self.plan.splits if self.plan else []
-        steps = [s for p in splits for s in p.steps if isinstance(s, Fused)]
+        steps = [s for p in splits for s in p.steps if isinstance(s, FusedNodes)]
         return {(id(t), id(s)) for step in steps for t in step.match.nodes for s in step.spent}
 
     def overlay_names(self) -> list[str]:

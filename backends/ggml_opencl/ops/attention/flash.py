@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
-from ggml_opencl.conditions import FLOATS, READABLE, all_typed, dense_rows, every, typed
-from ggml_opencl.kernels import types_with
+from ggml_opencl.conditions import (
+    FLOATS,
+    READABLE,
+    all_conditions,
+    all_typed,
+    dense_rows,
+    needs_type,
+)
+from ggml_opencl.kernels import find_types
 from ggml_opencl.ops.attention._heads import power_of_two
 from ggml_opencl.table import WG, Launch, defines, table
 from ggml_py.tensor import Tensor
@@ -16,18 +23,18 @@ WANTED = 1024  # groups, if they do
 MOST_PARTS = 64
 
 
-def cached(node: Tensor) -> str:
-    return all_typed((1, 2), *READABLE, *types_with("element"))(node)
+def why_not_cached(node: Tensor) -> str:
+    return all_typed((1, 2), *READABLE, *find_types("element"))(node)
 
 
-def rows_of(q: Tensor, k: Tensor, v: Tensor) -> int:
+def count_rows(q: Tensor, k: Tensor, v: Tensor) -> int:
     """Query rows of a block, a power of two."""
     most = min(MOST_ROWS, ROW_VALUES // max(k.ne[0], v.ne[0]))
     rows = q.ne[1] * q.ne[2] // k.ne[2]
     return power_of_two(max(1, min(most, 2 * rows - 1)))
 
 
-def parts_of(groups: int, n_kv: int) -> tuple[int, int]:
+def split_keys(groups: int, n_kv: int) -> tuple[int, int]:
     """Return how many parts the keys are cut into for so many groups, and the keys of each."""
     chunks = max(1, -(-n_kv // WG))
     wanted = 1 if groups >= ENOUGH else min(chunks, -(-WANTED // groups), MOST_PARTS)
@@ -35,13 +42,15 @@ def parts_of(groups: int, n_kv: int) -> tuple[int, int]:
     return -(-chunks // length), length * WG
 
 
-@table.op("FLASH_ATTN_EXT", every(typed(0, *FLOATS), cached, dense_rows(1, 2)))
+@table.op(
+    "FLASH_ATTN_EXT", all_conditions(needs_type(0, *FLOATS), why_not_cached, dense_rows(1, 2))
+)
 def flash_attn_ext(node: Tensor) -> list[Launch]:
     q, k, v = node.sources(3)
     mask, sinks = node.optional(3), node.optional(4)
-    rows = rows_of(q, k, v)
+    rows = count_rows(q, k, v)
     blocks = -(-q.ne[1] * q.ne[2] // k.ne[2] // rows)
-    n_part, length = parts_of(max(1, blocks * k.ne[2] * q.ne[3]), k.ne[1])
+    n_part, length = split_keys(max(1, blocks * k.ne[2] * q.ne[3]), k.ne[1])
     given = defines(
         ROWS=rows,
         DK=k.ne[0],
