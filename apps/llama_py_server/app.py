@@ -121,13 +121,13 @@ def app(
     prefix = listen.api_prefix
     handles = {}
     for (method, path), of_all in ALWAYS.items():
-        checked = _checked(_of_all(of_all, pool), listen, method, of_all)
-        handles[method, path] = _told(checked)
+        checked = _check_origin(_of_all(of_all, pool), listen, method, of_all)
+        handles[method, path] = _report_errors(checked)
     for method, handlers in (("GET", GET), ("POST", POST)):
         for path, handler in handlers.items():
-            checked = _checked(_of_one(handler, pool), listen, method, handler)
-            handles[method, path] = _told(checked)
-    handles |= vertex.handles(handles, _told)
+            checked = _check_origin(_of_one(handler, pool), listen, method, handler)
+            handles[method, path] = _report_errors(checked)
+    handles |= vertex.handles(handles, _report_errors)
     routes = [
         Route(prefix + path, handle, methods=[method]) for (method, path), handle in handles.items()
     ]
@@ -151,7 +151,7 @@ def app(
             large=large,
         ),
     ]
-    failed = {HTTPException: _refused, Exception: _failed}
+    failed = {HTTPException: _refuse, Exception: _fail}
     made = Starlette(
         routes=routes, middleware=middleware, exception_handlers=failed, lifespan=lifespan
     )
@@ -184,7 +184,7 @@ def _of_one(handler: Handler, pool: ModelPool) -> Handle:
             try:
                 doing = handler(request, lease.served.state)
                 return leases.LeasedResponse(
-                    await (doing if loss is None else loss.before(doing)), lease
+                    await (doing if loss is None else loss.await_result(doing)), lease
                 )
             except BaseException:
                 lease.end()
@@ -196,22 +196,22 @@ def _of_one(handler: Handler, pool: ModelPool) -> Handle:
     return handle
 
 
-def _checked(handle: Handle, listen: ListenParams, method: str, handler: object) -> Handle:
+def _check_origin(handle: Handle, listen: ListenParams, method: str, handler: object) -> Handle:
     """Refuse a page of another origin, if the request may change the server."""
     if method == "GET" or handler in COMPUTE:
         return handle
 
-    async def checked(request: Request) -> Any:
+    async def handle_checked(request: Request) -> Any:
         check_origin(request, listen)
         return await handle(request)
 
-    return checked
+    return handle_checked
 
 
-def _told(handle: Handle) -> Handle:
+def _report_errors(handle: Handle) -> Handle:
     """Wrap a handler so that errors become responses."""
 
-    async def handled(request: Request) -> Any:
+    async def handle_errors(request: Request) -> Any:
         try:
             return await handle(request)
         except ClientDisconnect:
@@ -229,10 +229,10 @@ def _told(handle: Handle) -> Handle:
             )
             return as_error(error)
 
-    return handled
+    return handle_errors
 
 
-async def _refused(request: Request, e: Exception) -> Response:
+async def _refuse(request: Request, e: Exception) -> Response:
     """Return the response for an unknown path or a wrong method."""
     code = e.status_code if isinstance(e, HTTPException) else 404
     if code == 405:
@@ -242,5 +242,5 @@ async def _refused(request: Request, e: Exception) -> Response:
     return as_error(HTTPError("not_found_error", "File Not Found"))
 
 
-async def _failed(request: Request, e: Exception) -> Response:
+async def _fail(request: Request, e: Exception) -> Response:
     return as_error(as_http_error(e))

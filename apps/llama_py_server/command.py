@@ -189,25 +189,25 @@ def build_model_pool(args: argparse.Namespace, loss: Loss | None = None) -> Mode
     o = read(args, ModelsParams)
 
     def opened_here(own: argparse.Namespace, record: ModelRecord) -> ModelState:
-        return opened(own, record, loss)
+        return open_state(own, record, loss)
 
     if not o.is_several:
         return ModelPool([single(args, opened_here)], idle=o.sleep_idle_seconds, loss=loss)
 
-    def found() -> list[ModelEntry]:
+    def list_entries() -> list[ModelEntry]:
         return entries(args, getattr(args, "given", ()), parser(), opened_here)
 
     budget = o.models_memory << 20 or memory()[0]
     why = "downloading and removing models is disabled (--models-manage)"
     manages = Manages(o.models_manage, why, read(args, FileParams).hf_token)
     return ModelPool(
-        found(),
+        list_entries(),
         several=True,
         budget=budget,
         most=o.models_max,
         autoload=o.models_autoload,
         idle=o.sleep_idle_seconds,
-        again=found,
+        again=list_entries,
         loss=loss,
         manages=manages if o.models_cached else None,
     )
@@ -239,7 +239,7 @@ class Loader:
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         first = [p for p in self.pool.entries.values() if p.at_start]
         for entry in first if self.pool.several else (self.pool.only,):
-            self.pool.begin(entry, self._loaded)
+            self.pool.begin(entry, self._finish_load)
         if self.pool.several:
             gc.enable()  # models are loaded and unloaded
             session.tell(f"ready: {len(self.pool.entries)} models")
@@ -265,7 +265,7 @@ class Loader:
             self.pool.tick()
             app.state.streams.sweep()
 
-    def _loaded(self, future: Future[Lease[ServedModel]]) -> None:
+    def _finish_load(self, future: Future[Lease[ServedModel]]) -> None:
         error = None if future.cancelled() else future.exception()
         if self.pool.several:
             return
@@ -286,7 +286,9 @@ def _size(n: int | None) -> str:
     return "no limit in host memory" if n is None else f"{n >> 20} MiB of host memory"
 
 
-def opened(args: argparse.Namespace, record: ModelRecord, loss: Loss | None = None) -> ModelState:
+def open_state(
+    args: argparse.Namespace, record: ModelRecord, loss: Loss | None = None
+) -> ModelState:
     """Load the model and engine that options name; of several -m, one. record, loss: see
     ModelState"""
     from llama_py.weights.placement import devices_in_use

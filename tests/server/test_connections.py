@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 
 from llama_py_server.wire import connections
-from llama_py_server.wire.connections import MORE, Connection, LoopErrors, limit_of
+from llama_py_server.wire.connections import MORE, Connection, LoopErrors, limit_connections
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.limits import BodyLimit, RequestLimit
 from llama_py_server.wire.usage import CLIENT, Client
@@ -146,9 +146,9 @@ def test_few_more_connections_than_the_limit() -> None:
 def test_fewer_connections_than_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(resource, "getrlimit", lambda _: (96, 1024))
-    assert (limit_of(1000), limit_of(7)) == (32, 7)
+    assert (limit_connections(1000), limit_connections(7)) == (32, 7)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY, 0))
-    assert limit_of(1000) == 1000
+    assert limit_connections(1000) == 1000
 
 
 @pytest.mark.parametrize(

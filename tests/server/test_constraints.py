@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from llama_py_server.schema.constraints import constraint_of, unconstrained
+from llama_py_server.schema.constraints import drop_constraint, find_constraint
 from llama_py_server.wire.errors import HTTPError
 from tests.server.served import ASK, TOOL
 
@@ -106,9 +106,9 @@ def test_is_refused(client: TestClient, asked: dict[str, Any], words: str) -> No
 
 
 def test_others_are_no_constraints() -> None:
-    assert constraint_of(OTHER) is None
-    assert unconstrained({"a": 1, **KEPT[0], "response_format": {}, "nvext": {}}) == {"a": 1}
-    any_object = constraint_of({"response_format": {"type": "json_object"}})
+    assert find_constraint(OTHER) is None
+    assert drop_constraint({"a": 1, **KEPT[0], "response_format": {}, "nvext": {}}) == {"a": 1}
+    any_object = find_constraint({"response_format": {"type": "json_object"}})
     assert any_object is not None and any_object.value == {"type": "object"}
     with pytest.raises(HTTPError, match="regex"):
-        constraint_of({"regex": ["7"]})
+        find_constraint({"regex": ["7"]})

@@ -58,7 +58,7 @@ def test_openai_chat(state: Any, size: int) -> None:
     arguments = "".join(c["function"].get("arguments", "") for c in calls)
     assert json.loads(arguments) == CALL
     assert found[-1].data["choices"][0]["finish_reason"] == "tool_calls"
-    message = ChatWriter(state).whole([answer])["choices"][0]["message"]
+    message = ChatWriter(state).write_body([answer])["choices"][0]["message"]
     assert message["tool_calls"][0]["function"]["arguments"] == arguments
     assert message["reasoning_content"].strip() == "It may rain."
 
@@ -74,7 +74,7 @@ def test_anthropic(state: Any, size: int) -> None:
     deltas = [e.data["delta"] for e in found if e.name == "content_block_delta"]
     assert json.loads("".join(d.get("partial_json", "") for d in deltas)) == CALL
     assert found[-2].data["delta"]["stop_reason"] == "tool_use"
-    blocks = AnthropicWriter(state).whole([answer])["content"]
+    blocks = AnthropicWriter(state).write_body([answer])["content"]
     assert [b["type"] for b in blocks] == ["thinking", "text", "tool_use"]
     assert blocks[2]["input"] == CALL and blocks[2]["id"] == "id"
 
@@ -90,7 +90,7 @@ def test_anthropic_calls_that_were_cut(state: Any) -> None:
         answer, found = answered(AnthropicWriter(state), 1000, text[:n])
         deltas = [e.data["delta"] for e in found if e.name == "content_block_delta"]
         sent = "".join(delta["partial_json"] for delta in deltas)
-        whole = AnthropicWriter(state).whole([answer])
+        whole = AnthropicWriter(state).write_body([answer])
         assert found[-2].data["delta"]["stop_reason"] == whole["stop_reason"] == "max_tokens"
         (block,) = whole["content"]
         assert block["input"] == (from_json(sent.encode(), partial_mode=True) if sent else {}), sent
@@ -108,7 +108,7 @@ def test_responses(state: Any, size: int) -> None:
     assert found[-1].data["response"]["output"] == done
     assert {item["status"] for item in done} == {"completed"}
     assert found[-1].name == "response.completed"
-    whole = ResponsesWriter(state, {}).whole([answer])["output"]
+    whole = ResponsesWriter(state, {}).write_body([answer])["output"]
     assert [item["type"] for item in whole] == added
 
 
@@ -116,7 +116,7 @@ def test_responses(state: Any, size: int) -> None:
 @pytest.mark.parametrize("n", [20, 50, len(TEXT) - 20])
 def test_responses_that_were_cut(state: Any, n: int, size: int) -> None:
     answer, found = answered(ResponsesWriter(state, {}), size, TEXT[:n])
-    response, whole = found[-1].data["response"], ResponsesWriter(state, {}).whole([answer])
+    response, whole = found[-1].data["response"], ResponsesWriter(state, {}).write_body([answer])
     assert found[-1].name == "response.incomplete" and whole["status"] == "incomplete"
     done = [e.data["item"] for e in found if e.name == "response.output_item.done"]
     assert response["output"] == done and len(done) == {20: 1, 50: 2}.get(n, 3)
@@ -129,9 +129,9 @@ def test_tokens_of_reasoning_are_counted(state: Any) -> None:
     answer, _ = answered(ResponsesWriter(state, {}), 1)
     end = TEXT.index("</think>")
     assert len("It may rain.") <= answer.n_reasoning <= end
-    details = ChatWriter(state).whole([answer])["usage"]["completion_tokens_details"]
+    details = ChatWriter(state).write_body([answer])["usage"]["completion_tokens_details"]
     assert details == {"reasoning_tokens": answer.n_reasoning}
-    usage = ResponsesWriter(state, {}).whole([answer])["usage"]["output_tokens_details"]
+    usage = ResponsesWriter(state, {}).write_body([answer])["usage"]["output_tokens_details"]
     assert usage == {"reasoning_tokens": answer.n_reasoning}
 
 

@@ -29,7 +29,7 @@ from llama_py.support.stopping import check_stopped
 from llama_py.text.embed import N_SEQ
 from llama_py_server.models.state import ModelState
 from llama_py_server.routes import tokens
-from llama_py_server.schema.completion import Delivery, defaults_of
+from llama_py_server.schema.completion import Delivery, build_defaults
 from llama_py_server.stream import response
 from llama_py_server.stream.replies import PendingReplies
 from llama_py_server.stream.writers.native import NativeWriter
@@ -343,13 +343,13 @@ def test_many_replies_are_written_in_threads(
     client: TestClient, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[str] = []
-    whole = NativeWriter.whole
+    whole = NativeWriter.write_body
 
     def noted(writer: NativeWriter, replies: Any) -> Any:
         found.append(kind())
         return whole(writer, replies)
 
-    monkeypatch.setattr(NativeWriter, "whole", noted)
+    monkeypatch.setattr(NativeWriter, "write_body", noted)
     answers = client.post("/completion", json={"prompt": ["a"] * n, "n_predict": 1}).json()
     assert len(answers) == n and (found == ["write"]) == (n > 16)
     found.clear()
@@ -364,7 +364,7 @@ def test_many_probabilities_are_written_in_threads(
     client: TestClient, n: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[str] = []
-    whole, partial = NativeWriter.whole, NativeWriter.partial
+    whole, partial = NativeWriter.write_body, NativeWriter.partial
 
     def noted(writer: NativeWriter, replies: Any) -> Any:
         found.append(kind())
@@ -374,7 +374,7 @@ def test_many_probabilities_are_written_in_threads(
         found.append(kind())
         return partial(writer, reply, change)
 
-    monkeypatch.setattr(NativeWriter, "whole", noted)
+    monkeypatch.setattr(NativeWriter, "write_body", noted)
     monkeypatch.setattr(NativeWriter, "partial", noted_part)
     asked = {"prompt": "a", "n_predict": 4, "n_probs": n}
     answer = client.post("/completion", json=asked).json()
@@ -396,7 +396,7 @@ def test_events_that_are_here_already_hold_up_nothing(state: ModelState) -> None
             await asyncio.sleep(0)
 
     async def do() -> None:
-        request = replace(defaults_of(state.options)[0], prompt=(1,))
+        request = replace(build_defaults(state.options)[0], prompt=(1,))
         pending = PendingReplies(state, [request], Delivery())
         for _ in range(n):
             pending._tell(pending.replies[0], Event(Timings()))

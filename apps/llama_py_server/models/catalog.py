@@ -61,7 +61,7 @@ def entries(
     for_all = presets.pop(ALL, Preset())
     made: list[ModelEntry] = []
     hidden: set[str] = set()
-    found = {one.name: one for one in _found(o)}
+    found = {one.name: one for one in _list_entries(o)}
     for name in [*found, *(name for name in presets if name not in found)]:
         one, its = found.get(name), presets.get(name, for_all)
         own = parser.parse_args([*its.flags, *given])
@@ -107,9 +107,13 @@ def _settle(
         )
 
 
-def _found(o: ModelsParams) -> Iterator[CatalogEntry]:
+def _list_entries(o: ModelsParams) -> Iterator[CatalogEntry]:
     seen: dict[str, str] = {}
-    for one in (*_of_line(o), *_of_folder(o.models_dir), *(_cached() if o.models_cached else ())):
+    for one in (
+        *_of_line(o),
+        *_of_folder(o.models_dir),
+        *(_list_cached() if o.models_cached else ()),
+    ):
         if one.name not in seen:
             seen[one.name] = one.path
             yield one
@@ -141,7 +145,7 @@ def _of_folder(folder: str) -> Iterator[CatalogEntry]:
             yield CatalogEntry(local_models.name_of(path), str(path), "folder")
 
 
-def _cached() -> Iterator[CatalogEntry]:
+def _list_cached() -> Iterator[CatalogEntry]:
     """Yield cached models by short names; models of the Hub by repository and type, like
     llama-server."""
     repos, known = hub.cached_names(), local_models.known()

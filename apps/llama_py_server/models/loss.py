@@ -42,17 +42,17 @@ class Loss:
 
         return forget
 
-    async def before(self, doing: Awaitable[T]) -> T:
+    async def await_result(self, doing: Awaitable[T]) -> T:
         """Await a result; HTTPError if a rank is lost before."""
         task = asyncio.ensure_future(doing)
         lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-        def told(error: HTTPError) -> None:
+        def report_loss(error: HTTPError) -> None:
             if not lost.done():
                 lost.set_exception(error)
 
         try:
-            forget = self.listen(told)
+            forget = self.listen(report_loss)
         except HTTPError:
             task.cancel()
             raise

@@ -143,7 +143,7 @@ class ModelPool:
 
     def statuses(self) -> dict[str, str]:
         """Return the status of all models by name."""
-        return {info.name: status_of(info) for info in self.models.info()}
+        return {info.name: status_name(info) for info in self.models.info()}
 
     @property
     def only_loads(self) -> bool:
@@ -151,7 +151,7 @@ class ModelPool:
         states = {info.state for info in self.models.info()}
         return "loading" in states and states <= {"loading", "unloaded"}
 
-    def named(self, name: str) -> ModelEntry:
+    def find_entry(self, name: str) -> ModelEntry:
         """Return the entry with this name; HTTPError if it does not exist."""
         if not name:
             raise invalid("model name is missing from the request")
@@ -173,7 +173,7 @@ class ModelPool:
         finally:
             lease.end()
 
-    async def arrived(
+    async def take_loaded(
         self, entry: ModelEntry, future: Future[Lease[ServedModel]]
     ) -> Lease[ServedModel]:
         """Return a requested model once it is loaded."""
@@ -237,7 +237,7 @@ class ModelPool:
         self.models.close()
 
 
-def status_of(info: ModelInfo) -> str:
+def status_name(info: ModelInfo) -> str:
     """Return llama-server's name of a status (server-models.h:server_model_status)."""
     if info.state == "unloading":
         return "unloaded"

@@ -134,7 +134,7 @@ class ModelState:
         """Chat template; ModelError without a template."""
         return template_of(self.model)
 
-    def adapters_of(self, scales: Mapping[int, float]) -> dict[Adapter, float]:
+    def find_adapters(self, scales: Mapping[int, float]) -> dict[Adapter, float]:
         """Return adapters by their numbers; adapters that are not named are unused."""
         loaded = self.model.adapters
         unknown = [id for id in scales if id >= len(loaded)]

@@ -21,7 +21,7 @@ from llama_py_server.stream.writers.anthropic import AnthropicWriter
 from llama_py_server.stream.writers.openai_chat import ChatWriter
 from llama_py_server.stream.writers.responses import ResponsesWriter
 from llama_py_server.wire import work
-from llama_py_server.wire.body import Body, inner, object_of, text
+from llama_py_server.wire.body import Body, inner, read_object, text
 from llama_py_server.wire.responses import as_json
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 Convert = Callable[[Body], Body]
 
 
-def _same(body: Body) -> Body:
+def _identity(body: Body) -> Body:
     return body
 
 
 async def _respond(
     http: HTTPRequest, state: ModelState, convert: Convert, writer: ReplyWriter
 ) -> Response:
-    body = await object_of(http)
+    body = await read_object(http)
 
     def read() -> tuple[ChatPrompt, Request, Delivery]:
         return read_chat(state, convert(body))
@@ -59,14 +59,14 @@ def _ids(state: ModelState, chat: ChatPrompt) -> list[int]:
 
 
 async def chat(http: HTTPRequest, state: ModelState) -> Response:
-    body = await object_of(http)
+    body = await read_object(http)
     forced = text(inner(body, "function_call"), "name")
     writer = ChatWriter(state, body.get("functions") is not None, forced)
-    return await _respond(http, state, _same, writer)
+    return await _respond(http, state, _identity, writer)
 
 
 async def responses(http: HTTPRequest, state: ModelState) -> Response:
-    writer = ResponsesWriter(state, await object_of(http))
+    writer = ResponsesWriter(state, await read_object(http))
     return await _respond(http, state, from_responses.chat_body, writer)
 
 
@@ -74,8 +74,8 @@ async def messages(http: HTTPRequest, state: ModelState) -> Response:
     return await _respond(http, state, from_anthropic.chat_body, AnthropicWriter(state))
 
 
-async def _counted(http: HTTPRequest, state: ModelState, convert: Convert) -> int:
-    body = await object_of(http)
+async def _count_tokens(http: HTTPRequest, state: ModelState, convert: Convert) -> int:
+    body = await read_object(http)
 
     def read() -> ChatPrompt:
         return read_chat(state, convert(body))[0]
@@ -84,22 +84,22 @@ async def _counted(http: HTTPRequest, state: ModelState, convert: Convert) -> in
 
 
 async def count_chat(http: HTTPRequest, state: ModelState) -> Response:
-    n = await _counted(http, state, _same)
+    n = await _count_tokens(http, state, _identity)
     return as_json({"input_tokens": n, "object": "response.input_tokens"})
 
 
 async def count_responses(http: HTTPRequest, state: ModelState) -> Response:
-    n = await _counted(http, state, from_responses.chat_body)
+    n = await _count_tokens(http, state, from_responses.chat_body)
     return as_json({"input_tokens": n, "object": "response.input_tokens"})
 
 
 async def count_messages(http: HTTPRequest, state: ModelState) -> Response:
-    return as_json({"input_tokens": await _counted(http, state, from_anthropic.chat_body)})
+    return as_json({"input_tokens": await _count_tokens(http, state, from_anthropic.chat_body)})
 
 
 async def apply_template(http: HTTPRequest, state: ModelState) -> Response:
     """Return the prompt of a conversation without a response; images become marks."""
-    body = await object_of(http)
+    body = await read_object(http)
     found, *_ = await work.read(http, read_chat, state, body)
     prompt = found.text
     if has_images(found.messages):

@@ -10,13 +10,13 @@ from starlette.responses import Response
 
 from llama_py.text.infill import infill_ids
 from llama_py_server.schema.completion import Delivery, read, with_params
-from llama_py_server.schema.prompts import check_text, prompts_of
+from llama_py_server.schema.prompts import check_text, parse_prompts
 from llama_py_server.stream.response import respond
 from llama_py_server.stream.writers.native import NativeWriter
 from llama_py_server.stream.writers.openai import CompletionWriter
 from llama_py_server.stream.writers.settings import all_settings
 from llama_py_server.wire import work
-from llama_py_server.wire.body import Body, check_length, object_of, objects, text, value
+from llama_py_server.wire.body import Body, check_length, objects, read_object, text, value
 from llama_py_server.wire.errors import HTTPError, invalid, not_supported
 from llama_py_server.wire.sse import dumps
 
@@ -29,13 +29,13 @@ MAX_REPEATED = 64 << 20  # bytes of settings in all replies to a request
 
 
 async def native(http: HTTPRequest, state: ModelState) -> Response:
-    body = await object_of(http)
+    body = await read_object(http)
     found = await work.read(http, _read, state, body)
     return await respond(http, state, *found, NativeWriter(state))
 
 
 async def openai(http: HTTPRequest, state: ModelState) -> Response:
-    body = await object_of(http)
+    body = await read_object(http)
     if body.get("best_of") not in (None, 1):
         raise invalid("'best_of' is not supported; use 'n'")
     suffix, echo = text(body, "suffix"), value(body, "echo", False)
@@ -61,7 +61,7 @@ def _read_suffix(state: ModelState, body: Body) -> tuple[list[Request], Delivery
     given = body["prompt"] if isinstance(body["prompt"], list) else [body["prompt"]]
     if not all(isinstance(one, str) for one in given):
         raise invalid("a request with 'suffix' must have a string, or strings, as 'prompt'")
-    prompts = [_between(state, one, body["suffix"]) for one in given]
+    prompts = [_infill_prompt(state, one, body["suffix"]) for one in given]
     return [replace(request, prompt=prompt) for prompt in prompts], delivery
 
 
@@ -69,7 +69,7 @@ def _read(state: ModelState, body: Body) -> tuple[list[Request], Delivery]:
     if "prompt" not in body:
         raise invalid('"prompt" is required')
     request, delivery = read(body, state)
-    prompts = prompts_of(state.tokenizer, body["prompt"], state.see if state.sees else None)
+    prompts = parse_prompts(state.tokenizer, body["prompt"], state.see if state.sees else None)
     _check_repeated(state, request, delivery, len(prompts) * delivery.n_cmpl)
     return [replace(request, prompt=prompt) for prompt in prompts], delivery
 
@@ -88,7 +88,7 @@ async def infill(http: HTTPRequest, state: ModelState) -> Response:
     """Complete the text between two texts."""
     if missing := _missing(state):
         raise not_supported(f"Infill is not supported by this model: {missing}")
-    body = await object_of(http)
+    body = await read_object(http)
     request, delivery = await work.read(http, _read_infill, state, body)
     return await respond(http, state, [request], delivery, NativeWriter(state))
 
@@ -100,7 +100,7 @@ def _missing(state: ModelState) -> str:
     return "".join(f"{what} token is missing. " for name, what in names if name not in special)
 
 
-def _between(state: ModelState, prefix: str, suffix: str, **more: Any) -> list[int]:
+def _infill_prompt(state: ModelState, prefix: str, suffix: str, **more: Any) -> list[int]:
     return infill_ids(
         state.tokenizer,
         prefix,
@@ -130,5 +130,5 @@ def _read_infill(state: ModelState, body: Body) -> tuple[Request, Delivery]:
     for one in (body["input_prefix"], body["input_suffix"], *(chunk["text"] for chunk in extra)):
         check_text(one)
     more = {"prompt": text(body, "prompt"), "extra": extra}
-    prompt = _between(state, body["input_prefix"], body["input_suffix"], **more)
+    prompt = _infill_prompt(state, body["input_prefix"], body["input_suffix"], **more)
     return replace(request, prompt=prompt), delivery

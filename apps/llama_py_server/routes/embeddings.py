@@ -15,9 +15,9 @@ from llama_py.serving import TooLong
 from llama_py.support.stopping import checked
 from llama_py.text.embed import normalized
 from llama_py.text.rerank import pair
-from llama_py_server.schema.prompts import tokens_of
+from llama_py_server.schema.prompts import parse_prompt
 from llama_py_server.wire import work
-from llama_py_server.wire.body import Body, check_length, object_of, objects, text, value
+from llama_py_server.wire.body import Body, check_length, objects, read_object, text, value
 from llama_py_server.wire.clients import unless_gone
 from llama_py_server.wire.errors import HTTPError, invalid, not_supported
 from llama_py_server.wire.responses import as_long_json
@@ -31,21 +31,21 @@ _FORMAT = "The format to return the embeddings in. Can be either float or base64
 
 
 async def native(request: Request, state: ModelState) -> Response:
-    return await _embedded(request, state, openai=False)
+    return await _embed(request, state, openai=False)
 
 
 async def openai(request: Request, state: ModelState) -> Response:
-    return await _embedded(request, state, openai=True)
+    return await _embed(request, state, openai=True)
 
 
-async def _embedded(request: Request, state: ModelState, openai: bool) -> Response:
+async def _embed(request: Request, state: ModelState, openai: bool) -> Response:
     if not state.params.embedding:
         raise not_supported("This server does not support embeddings. Start it with `--embeddings`")
     if openai and state.pooling == "none":
         raise invalid(
             "Pooling type 'none' is not OAI compatible. Please use a different pooling type"
         )
-    body = await object_of(request)
+    body = await read_object(request)
     openai = openai and "input" in body
     form = body.get("encoding_format", "float")
     if form not in ("float", "base64"):
@@ -63,10 +63,10 @@ async def _embedded(request: Request, state: ModelState, openai: bool) -> Respon
         "object": "list",
         "usage": {"prompt_tokens": n, "total_tokens": n},
     }
-    return await work.read(request, _written, found, form, head if openai else None)
+    return await work.read(request, _write_embeddings, found, form, head if openai else None)
 
 
-def _written(found: Sequence[F32], form: str, head: Body | None) -> Response:
+def _write_embeddings(found: Sequence[F32], form: str, head: Body | None) -> Response:
     if head is None:
         whole = ([row.tolist() for row in rows] for rows in checked(found))
         return as_long_json([{"index": i, "embedding": rows} for i, rows in enumerate(whole)])
@@ -113,7 +113,7 @@ def _tokens(state: ModelState, given: Any) -> list[int]:
         if any(part.get("type") != "text" for part in parts):
             raise invalid("unsupported content[].type")
         given = "".join(text(part, "text") for part in parts)
-    return tokens_of(state.tokenizer, given)
+    return parse_prompt(state.tokenizer, given)
 
 
 async def _rows(
@@ -141,7 +141,7 @@ async def rerank(request: Request, state: ModelState) -> Response:
     """Score how well documents answer a query, in the form of Jina and TEI."""
     if not state.params.reranking:
         raise not_supported("This server does not support reranking. Start it with `--reranking`")
-    body = await object_of(request)
+    body = await read_object(request)
     if "query" not in body:
         raise invalid('"query" must be provided')
     if not isinstance(body["query"], str):
@@ -161,11 +161,13 @@ async def rerank(request: Request, state: ModelState) -> Response:
     prompts = await work.read(request, pairs)
     scores = [float(rows[0][0]) for rows in await _rows(request, state, prompts, -1)]
     n = sum(map(len, prompts))
-    ranked = await work.read(request, _ranked, body, texts, scores, n, state.name)
+    ranked = await work.read(request, _write_ranking, body, texts, scores, n, state.name)
     return await work.read(request, as_long_json, ranked)
 
 
-def _ranked(body: Body, texts: list[str], scores: list[float], n_tokens: int, name: str) -> Any:
+def _write_ranking(
+    body: Body, texts: list[str], scores: list[float], n_tokens: int, name: str
+) -> Any:
     is_tei = "texts" in body
     label = "score" if is_tei else "relevance_score"
     with_text = is_tei and value(body, "return_text", False)

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from llama_py_server.wire import work
-from llama_py_server.wire.body import object_of, text
+from llama_py_server.wire.body import read_object, text
 from llama_py_server.wire.errors import HTTPError, invalid
 from llama_py_server.wire.responses import as_json
 from llama_py_tools.command.params import FileParams
@@ -32,7 +32,7 @@ async def fetch(request: Request, pool: ModelPool) -> Response:
     """Start a download; an unknown model is reported at once, the rest continues after the
     response."""
     _check_may(request, pool)
-    name = text(await object_of(request), "model")
+    name = text(await read_object(request), "model")
     if not name:
         raise invalid("model must be a non-empty string")
     token = pool.manages.token
@@ -50,8 +50,8 @@ async def remove(request: Request, pool: ModelPool) -> Response:
     name = request.query_params.get("model", "")
     if name in pool.fetches.running:
         await pool.fetches.cancel(name)
-        return _gone(pool, name)
-    entry = pool.named(name)
+        return _refuse_unknown(pool, name)
+    entry = pool.find_entry(name)
     if not entry.is_of_hub:
         raise invalid(f"model '{entry.name}' is not removable (not from the hub's cache)")
     if pool.is_there(entry):
@@ -63,7 +63,7 @@ async def remove(request: Request, pool: ModelPool) -> Response:
             await asyncio.sleep(0.05)
     await work.run(work.Work.FETCH, _remove, entry.name)
     pool.reload()
-    return _gone(pool, entry.name)
+    return _refuse_unknown(pool, entry.name)
 
 
 def _remove(name: str) -> None:
@@ -77,7 +77,7 @@ def _remove(name: str) -> None:
         raise HTTPError("server_error", f"model '{name}' could not be removed: {why}")
 
 
-def _gone(pool: ModelPool, name: str) -> Response:
+def _refuse_unknown(pool: ModelPool, name: str) -> Response:
     pool.feed.send("model_remove", name)
     return as_json({"success": True})
 

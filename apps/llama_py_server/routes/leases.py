@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from llama_py_server.models.summary import ModelSummary, summarize
 from llama_py_server.stream.replay import saved_stream
-from llama_py_server.wire.body import json_of, text
+from llama_py_server.wire.body import read_json, text
 from llama_py_server.wire.clients import unless_gone
 from llama_py_server.wire.errors import invalid
 
@@ -38,9 +38,9 @@ async def _entry(request: Request, pool: ModelPool) -> ModelEntry:
         return pool.only
     name = request.query_params.get("model", "")
     if request.method == "POST":
-        body = await json_of(request)
+        body = await read_json(request)
         name = text(body, "model", name) if isinstance(body, dict) else name
-    return pool.named(name)
+    return pool.find_entry(name)
 
 
 async def lease(request: Request, pool: ModelPool) -> Lease[ServedModel] | None:
@@ -50,9 +50,9 @@ async def lease(request: Request, pool: ModelPool) -> Lease[ServedModel] | None:
         raise invalid("model is not loaded")
     future = pool.models.acquire(entry.name)
     if future.done():
-        return await pool.arrived(entry, future)
+        return await pool.take_loaded(entry, future)
     await request.body()  # must precede the watch for a disconnect
-    waiting = pool.arrived(entry, future)
+    waiting = pool.take_loaded(entry, future)
     saved = saved_stream(request)
     if saved is not None:  # continues without its client
         return await saved.unless_stopped(waiting)

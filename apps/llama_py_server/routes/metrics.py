@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from llama_py_server.models.model_pool import ModelPool
 
 
-class Shown(NamedTuple):
+class MetricLine(NamedTuple):
     """Metric with its name, help and value."""
 
     name: str
@@ -26,70 +26,70 @@ class Shown(NamedTuple):
 
 
 COUNTERS = (
-    Shown(
+    MetricLine(
         "prompt_tokens_total",
         "Number of prompt tokens processed, excluding cached tokens",
         lambda now: now.total.n_prompt,
     ),
-    Shown(
+    MetricLine(
         "prompt_tokens_cached_total",
         "Number of prompt tokens reused from the cache",
         lambda now: now.total.n_reused,
     ),
-    Shown(
+    MetricLine(
         "prompt_seconds_total",
         "Total time spent processing prompts",
         lambda now: now.total.prompt_seconds,
     ),
-    Shown(
+    MetricLine(
         "tokens_predicted_total",
         "Number of generation tokens processed",
         lambda now: now.total.n_gen,
     ),
-    Shown(
+    MetricLine(
         "tokens_predicted_seconds_total",
         "Total time spent generating tokens",
         lambda now: now.total.gen_seconds,
     ),
-    Shown("n_decode_total", "Total number of steps", lambda now: now.total.n_steps),
-    Shown(
+    MetricLine("n_decode_total", "Total number of steps", lambda now: now.total.n_steps),
+    MetricLine(
         "n_tokens_max",
         "Largest observed sequence length (prompt + generation)",
         lambda now: now.total.n_longest,
     ),
-    Shown(
+    MetricLine(
         "spec_decode_num_drafts_total",
         "Speculative: Total speculative verification steps",
         lambda now: now.total.n_drafts,
     ),
-    Shown(
+    MetricLine(
         "spec_decode_num_draft_tokens_total",
         "Speculative: Total draft tokens generated",
         lambda now: now.total.n_drafted,
     ),
-    Shown(
+    MetricLine(
         "spec_decode_num_accepted_tokens_total",
         "Speculative: Total draft tokens accepted by the target model",
         lambda now: now.total.n_accepted,
     ),
-    Shown(
+    MetricLine(
         "texts_read_total",
         "Number of texts processed for embeddings and reranking",
         lambda now: now.total.n_texts,
     ),
-    Shown("states_evicted_total", "Number of checkpoints evicted", lambda now: now.n_evicted),
+    MetricLine("states_evicted_total", "Number of checkpoints evicted", lambda now: now.n_evicted),
 )
 
 GAUGES = (
-    Shown("requests_processing", "Number of requests processing", lambda now: now.n_busy),
-    Shown("requests_deferred", "Number of requests deferred", lambda now: now.n_waiting),
-    Shown(
+    MetricLine("requests_processing", "Number of requests processing", lambda now: now.n_busy),
+    MetricLine("requests_deferred", "Number of requests deferred", lambda now: now.n_waiting),
+    MetricLine(
         "n_busy_slots_per_decode",
         "Average number of busy slots per step",
         lambda now: now.total.n_busy / max(now.total.n_steps, 1),
     ),
-    Shown("kv_cells", "Tokens in the KV cache, of all sequences", lambda now: now.n_cells),
-    Shown("state_bytes", "Bytes of checkpoints in host memory", lambda now: now.state_bytes),
+    MetricLine("kv_cells", "Tokens in the KV cache, of all sequences", lambda now: now.n_cells),
+    MetricLine("state_bytes", "Bytes of checkpoints in host memory", lambda now: now.state_bytes),
 )
 
 

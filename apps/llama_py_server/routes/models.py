@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from llama_py_server.models.model_pool import status_of
-from llama_py_server.wire.body import object_of, text
+from llama_py_server.models.model_pool import status_name
+from llama_py_server.wire.body import read_object, text
 from llama_py_server.wire.errors import HTTPError, invalid, without_folders
 from llama_py_server.wire.responses import as_json
 
@@ -37,7 +37,10 @@ async def models(request: Request, pool: ModelPool) -> Response:
     shown = [p for p in pool.entries.values() if not p.hidden and p.name in infos]
     coming = [_coming(fetch) for fetch in pool.fetches.running.values()]
     return as_json(
-        {"object": "list", "data": [*(_shown(pool, p, infos[p.name]) for p in shown), *coming]}
+        {
+            "object": "list",
+            "data": [*(_describe_entry(pool, p, infos[p.name]) for p in shown), *coming],
+        }
     )
 
 
@@ -87,14 +90,14 @@ async def model(request: Request, pool: ModelPool) -> Response:
         return as_json(summary.model)
     name = request.path_params["name"]
     try:
-        entry = pool.named(name)
+        entry = pool.find_entry(name)
     except HTTPError as e:
         raise HTTPError("not_found_error", e.message) from None
-    return as_json(_shown(pool, entry, pool.info(entry)))
+    return as_json(_describe_entry(pool, entry, pool.info(entry)))
 
 
-def _shown(pool: ModelPool, entry: ModelEntry, info: ModelInfo) -> dict[str, Any]:
-    status: dict[str, Any] = {"value": status_of(info), "args": list(entry.args)}
+def _describe_entry(pool: ModelPool, entry: ModelEntry, info: ModelInfo) -> dict[str, Any]:
+    status: dict[str, Any] = {"value": status_name(info), "args": list(entry.args)}
     if info.error is not None:
         status |= {"failed": True, "exit_code": 1, "error": without_folders(str(info.error))}
     summary = pool.summary(entry)
@@ -121,7 +124,7 @@ def _shown(pool: ModelPool, entry: ModelEntry, info: ModelInfo) -> dict[str, Any
 async def load(request: Request, pool: ModelPool) -> Response:
     """Begin to load a model; /models shows when it is loaded."""
     try:
-        entry = await _named(request, pool)
+        entry = await _find_entry(request, pool)
     except HTTPError:
         raise HTTPError("not_found_error", "model is not found") from None
     if pool.is_there(entry):
@@ -132,12 +135,12 @@ async def load(request: Request, pool: ModelPool) -> Response:
 
 async def unload(request: Request, pool: ModelPool) -> Response:
     """Unload a model once its responses have ended, or cancel its download."""
-    name = text(await object_of(request), "model")
+    name = text(await read_object(request), "model")
     if name in pool.fetches.running:
         await pool.fetches.cancel(name)
         return as_json({"success": True})
     try:
-        entry = await _named(request, pool)
+        entry = await _find_entry(request, pool)
     except HTTPError:
         raise invalid("model is not found") from None
     if not pool.is_there(entry):
@@ -146,7 +149,7 @@ async def unload(request: Request, pool: ModelPool) -> Response:
     return as_json({"success": True})
 
 
-async def _named(request: Request, pool: ModelPool) -> ModelEntry:
+async def _find_entry(request: Request, pool: ModelPool) -> ModelEntry:
     if not pool.several:
         raise HTTPError("not_found_error", "File Not Found")
-    return pool.named(text(await object_of(request), "model"))
+    return pool.find_entry(text(await read_object(request), "model"))

@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from llama_py_server.models.state import build
 from llama_py_server.routes.leases import find_summary
-from llama_py_server.schema.completion import defaults_of, scales
+from llama_py_server.schema.completion import build_defaults, scales
 from llama_py_server.stream.writers.settings import settings
-from llama_py_server.wire.body import json_of
+from llama_py_server.wire.body import read_json
 from llama_py_server.wire.errors import invalid, not_supported
 from llama_py_server.wire.responses import GONE, as_json
 
@@ -44,7 +44,7 @@ async def get(request: Request, pool: ModelPool) -> Response:
         return GONE
     entry, summary = known
     o = summary.options
-    params = {"params": settings(*defaults_of(o), o), "n_ctx": summary.model["meta"]["n_ctx"]}
+    params = {"params": settings(*build_defaults(o), o), "n_ctx": summary.model["meta"]["n_ctx"]}
     found = {"default_generation_settings": params, **summary.props}
     return as_json({**found, "ui": ui, "is_sleeping": pool.info(entry).asleep})
 
@@ -80,11 +80,11 @@ async def adapters(request: Request, state: ModelState) -> Response:
 
 
 async def set_adapters(request: Request, state: ModelState) -> Response:
-    body = await json_of(request)
+    body = await read_json(request)
     if not isinstance(body, list):
         raise invalid("Request body must be an array")
     try:
-        state.engine.set_loras(state.adapters_of(scales(body)))
+        state.engine.set_loras(state.find_adapters(scales(body)))
     except ValueError as e:
         raise invalid(str(e)) from None
     return as_json({"success": True})

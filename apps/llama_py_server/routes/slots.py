@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from llama_py_server.stream.replies import running
 from llama_py_server.stream.writers.settings import settings
-from llama_py_server.wire.body import object_of, text
+from llama_py_server.wire.body import read_object, text
 from llama_py_server.wire.errors import HTTPError, invalid, not_supported
 from llama_py_server.wire.responses import as_json
 
@@ -33,10 +33,10 @@ async def get(request: Request, state: ModelState) -> Response:
     slots = state.engine.slots()
     if request.query_params.get("fail_on_no_slot") and all(s.state != "idle" for s in slots):
         raise HTTPError("unavailable_error", "no slot available")
-    return as_json([_shown(slot, state) for slot in slots])
+    return as_json([_describe_slot(slot, state) for slot in slots])
 
 
-def _shown(slot: SlotInfo, state: ModelState) -> dict[str, Any]:
+def _describe_slot(slot: SlotInfo, state: ModelState) -> dict[str, Any]:
     found: dict[str, Any] = {
         "id": slot.id,
         "n_ctx": state.engine.n_ctx,
@@ -84,7 +84,7 @@ async def post(request: Request, state: ModelState) -> Response:
 
 
 async def _path(request: Request, state: ModelState) -> tuple[str, Path]:
-    name = text(await object_of(request), "filename")
+    name = text(await read_object(request), "filename")
     if not is_file_name(name):
         raise invalid("Invalid filename")
     path = Path(state.params.slot_save_path) / name
@@ -105,7 +105,7 @@ def is_file_name(name: str) -> bool:
     return all(c.isprintable() and c not in _FORBIDDEN for c in name)
 
 
-async def _done(what: str, doing: Future[tuple[int, int]]) -> tuple[int, int]:
+async def _finish_transfer(what: str, doing: Future[tuple[int, int]]) -> tuple[int, int]:
     """Return the tokens and bytes of a slot's file. HTTPError for a name that cannot be used."""
     try:
         return await asyncio.wrap_future(doing)
@@ -119,7 +119,7 @@ async def _done(what: str, doing: Future[tuple[int, int]]) -> tuple[int, int]:
 async def _save(request: Request, state: ModelState, id: int) -> Response:
     name, path = await _path(request, state)
     start = time.perf_counter()
-    n, n_bytes = await _done("save", state.engine.save_slot(id, path))
+    n, n_bytes = await _finish_transfer("save", state.engine.save_slot(id, path))
     ms = 1000 * (time.perf_counter() - start)
     return as_json(
         {
@@ -135,7 +135,7 @@ async def _save(request: Request, state: ModelState, id: int) -> Response:
 async def _restore(request: Request, state: ModelState, id: int) -> Response:
     name, path = await _path(request, state)
     start = time.perf_counter()
-    n, n_bytes = await _done("restore", state.engine.restore_slot(id, path))
+    n, n_bytes = await _finish_transfer("restore", state.engine.restore_slot(id, path))
     ms = 1000 * (time.perf_counter() - start)
     return as_json(
         {

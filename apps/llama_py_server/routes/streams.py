@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from llama_py_server.stream.replay import Replay
-from llama_py_server.wire.body import check_length, object_of
+from llama_py_server.wire.body import check_length, read_object
 from llama_py_server.wire.clients import holder
 from llama_py_server.wire.errors import HTTPError, invalid
 from llama_py_server.wire.responses import as_json
@@ -53,7 +53,7 @@ async def delete(request: Request, pool: ModelPool) -> Response:
 
 
 async def lookup(request: Request, pool: ModelPool) -> Response:
-    ids = (await object_of(request)).get("conversation_ids", [])
+    ids = (await read_object(request)).get("conversation_ids", [])
     if not isinstance(ids, list):
         raise invalid("'conversation_ids' must be an array")
     check_length("conversation_ids", len(ids))

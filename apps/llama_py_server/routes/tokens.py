@@ -8,9 +8,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from llama_py.support.stopping import checked
-from llama_py_server.schema.prompts import tokens_of
+from llama_py_server.schema.prompts import parse_prompt
 from llama_py_server.wire import work
-from llama_py_server.wire.body import Body, object_of, value
+from llama_py_server.wire.body import Body, read_object, value
 from llama_py_server.wire.errors import invalid
 from llama_py_server.wire.responses import as_json, as_long_json
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 
 async def tokenize(request: Request, state: ModelState) -> Response:
-    body = await object_of(request)
+    body = await read_object(request)
     if "content" not in body:
         return as_json({"tokens": []})
-    return await work.read(request, _tokenized, state.tokenizer, body)
+    return await work.read(request, _tokenize, state.tokenizer, body)
 
 
-def _tokenized(t: Tokenizer, body: Body) -> Response:
+def _tokenize(t: Tokenizer, body: Body) -> Response:
     special, parse = value(body, "add_special", False), value(body, "parse_special", True)
-    ids = tokens_of(t, body["content"], special, parse)
+    ids = parse_prompt(t, body["content"], special, parse)
     if not value(body, "with_pieces", False):
         return as_long_json({"tokens": ids})
     pieces = [(id, _piece(t.token_to_piece(id, special=True))) for id in checked(ids)]
@@ -44,10 +44,10 @@ def _piece(data: bytes) -> Any:
 
 
 async def detokenize(request: Request, state: ModelState) -> Response:
-    return await work.read(request, _detokenized, state.tokenizer, await object_of(request))
+    return await work.read(request, _detokenize, state.tokenizer, await read_object(request))
 
 
-def _detokenized(t: Tokenizer, body: Body) -> Response:
+def _detokenize(t: Tokenizer, body: Body) -> Response:
     ids = body.get("tokens", [])
     if not isinstance(ids, list) or not all(type(id) is int for id in ids):
         raise invalid("'tokens' must be an array of token ids")

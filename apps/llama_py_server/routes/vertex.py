@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message
 
-from llama_py_server.wire.body import object_of
+from llama_py_server.wire.body import read_object
 from llama_py_server.wire.clients import unless_gone
 from llama_py_server.wire.errors import HTTPError, invalid
 from llama_py_server.wire.responses import GONE, as_long_json
@@ -67,13 +67,13 @@ def handles(known: Mapping[Key, Handle], told: Callable[[Handle], Handle]) -> di
     by_name: dict[str, Handle] = {}
     for (method, path), handle in known.items():
         if method == "POST" and "{" not in path:
-            by_name.setdefault(name_of(path), handle)
+            by_name.setdefault(route_name(path), handle)
             by_name[path] = handle
     found: dict[Key, Handle] = {("POST", predict): told(_predict(by_name))}
     return found | {("GET", path): known["GET", "/health"] for path in health_paths()}
 
 
-def name_of(path: str) -> str:
+def route_name(path: str) -> str:
     """Return the name of a path: chatCompletions for `/v1/chat/completions`."""
     first, *others = re.split("[/_-]", path.removeprefix("/v1").strip("/"))
     return first + "".join(one[:1].upper() + one[1:] for one in others)
@@ -81,7 +81,7 @@ def name_of(path: str) -> str:
 
 def _predict(by_name: Mapping[str, Handle]) -> Handle:
     async def handle(request: Request) -> Response:
-        instances = (await object_of(request)).get("instances")
+        instances = (await read_object(request)).get("instances")
         if not isinstance(instances, list):
             raise invalid("request body must include an array field named instances")
         if len(instances) > MOST:

@@ -10,18 +10,18 @@ from llama_py_server.wire.body import Body, inner, objects, text
 from llama_py_server.wire.errors import HTTPError, invalid
 
 
-def parts_of(blocks: list[Body]) -> list[Body]:
+def convert_blocks(blocks: list[Body]) -> list[Body]:
     """Return the parts of blocks. Raises HTTPError for a type that the model cannot be shown."""
     found = []
     for block in blocks:
         kind = block.get("type")
         if not isinstance(kind, str) or kind not in _READERS:
-            raise unsupported("block", kind, "send its text as a 'text' block")
+            raise refuse_part("block", kind, "send its text as a 'text' block")
         found += _READERS[kind](block)
     return found
 
 
-def unsupported(what: str, kind: Any, remedy: str) -> HTTPError:
+def refuse_part(what: str, kind: Any, remedy: str) -> HTTPError:
     """Return the error for a typed part that is not read."""
     return invalid(f"{what} of type {kind!r} is not supported; {remedy}")
 
@@ -46,7 +46,7 @@ def _image(block: Body) -> list[Body]:
     elif kind == "url":
         url = string(source, "url")
     else:
-        raise unsupported("image source", kind, "send 'base64' or 'url'")
+        raise refuse_part("image source", kind, "send 'base64' or 'url'")
     return [{"type": "image_url", "image_url": {"url": url}}]
 
 
@@ -58,22 +58,22 @@ def _document(block: Body) -> list[Body]:
     elif kind == "content":
         parts = _content(source)
     else:
-        raise unsupported("document source", kind, "send the document's text, as 'text'")
-    return _titled(block, ("title", "context"), parts)
+        raise refuse_part("document source", kind, "send the document's text, as 'text'")
+    return _prepend_title(block, ("title", "context"), parts)
 
 
 def _search_result(block: Body) -> list[Body]:
-    return _titled(block, ("title", "source"), _content(block))
+    return _prepend_title(block, ("title", "source"), _content(block))
 
 
 def _content(block: Body) -> list[Body]:
     content = block.get("content")
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
-    return parts_of(objects(block, "content"))
+    return convert_blocks(objects(block, "content"))
 
 
-def _titled(block: Body, names: tuple[str, ...], parts: list[Body]) -> list[Body]:
+def _prepend_title(block: Body, names: tuple[str, ...], parts: list[Body]) -> list[Body]:
     """Put a block's title and other texts in lines before its content."""
     lines = [string(block, name) for name in names if block.get(name)]
     head = [{"type": "text", "text": "\n".join(lines)}] if lines else []

@@ -9,9 +9,9 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from llama_py.text.chat_prompt import ChatOptions, ChatPrompt
-from llama_py_server.schema.chat_messages import messages_of
+from llama_py_server.schema.chat_messages import parse_messages
 from llama_py_server.schema.completion import N_PROBS, Delivery, read, with_params
-from llama_py_server.schema.constraints import REPLACED, constraint_of, unconstrained
+from llama_py_server.schema.constraints import REPLACED, drop_constraint, find_constraint
 from llama_py_server.schema.media import Media
 from llama_py_server.wire.body import (
     Body,
@@ -52,9 +52,9 @@ def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Deliv
     choice = _tool_choice(body)
     if not state.talk.jinja and (tools or choice != "auto"):
         raise invalid("tools param requires --jinja flag")
-    limit = constraint_of(body)
+    limit = find_constraint(body)
     schema = limit.value if limit is not None and limit.kind == "json_schema" else None
-    messages = messages_of(body, Media(state))
+    messages = parse_messages(body, Media(state))
     options = _options(state, body, messages, choice, schema)
     if tools and choice != "none" and limit is not None and schema is None:
         raise invalid("Cannot use custom grammar constraints with tools.")
@@ -65,7 +65,7 @@ def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Deliv
     n_probs = _n_probs(body)
     body = {**body, "n_probs": n_probs, "logprobs": None}
     if schema is not None:  # the chat format applies the schema
-        body = unconstrained(body)
+        body = drop_constraint(body)
     request, delivery = read(body, state)
     most = request.params.max_tokens or 1  # llama-server checks the limit after a token
     request = with_params(request, max_tokens=most, logprobs=n_probs)
@@ -113,7 +113,7 @@ def _options(
 ) -> ChatOptions:
     talk = state.talk
     budget = value(body, "reasoning_budget_tokens", value(body, "thinking_budget_tokens", -1))
-    continued, prompted = _continued(state, body, messages)
+    continued, prompted = _find_continuation(state, body, messages)
     parallel = body.get("parallel_tool_calls")
     return ChatOptions(
         tool_choice=choice,
@@ -129,7 +129,9 @@ def _options(
     )
 
 
-def _continued(state: ModelState, body: Body, messages: list[Body]) -> tuple[bool | str, bool]:
+def _find_continuation(
+    state: ModelState, body: Body, messages: list[Body]
+) -> tuple[bool | str, bool]:
     """Return which part of the last message continues, and True if a new message begins."""
     prompted = value(body, "add_generation_prompt", True)
     given = body.get("continue_final_message")

@@ -7,7 +7,7 @@ from llama_py_server.wire.body import Body, check_length, objects, text
 from llama_py_server.wire.errors import invalid
 
 
-def messages_of(body: Body, media: Media) -> list[Body]:
+def parse_messages(body: Body, media: Media) -> list[Body]:
     """Return the messages of a request; HTTPError for an invalid message."""
     if "messages" not in body:
         raise invalid("'messages' is required")

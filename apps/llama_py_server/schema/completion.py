@@ -14,7 +14,7 @@ from ggml_py.errors import ModelError
 from llama_py.params import AnswerParams, SamplingParams
 from llama_py.params.sampling import CONSTRAINTS
 from llama_py.serving import Request
-from llama_py_server.schema.constraints import constraint_of
+from llama_py_server.schema.constraints import find_constraint
 from llama_py_server.schema.fields import (
     RequestField,
     biases,
@@ -118,7 +118,7 @@ def names(fields: Mapping[str, RequestField]) -> set[str]:
 KNOWN = names(_DELIVERY) | names(_REQUEST) | names(_PARAMS)
 
 
-def defaults_of(o: ModelOptions) -> tuple[Request, Delivery]:
+def build_defaults(o: ModelOptions) -> tuple[Request, Delivery]:
     """Return the defaults of a request, which has no prompt yet."""
     params = AnswerParams(
         **{f.name: getattr(o.sampling, f.name) for f in fields(SamplingParams)},
@@ -142,24 +142,26 @@ def read(body: Mapping[str, Any], state: ModelState) -> tuple[Request, Delivery]
     Raises:
         HTTPError: A field has a wrong value; the error names it.
     """
-    request, delivery = defaults_of(state.options)
-    given, told = _taken(body, _REQUEST, request), _taken(body, _DELIVERY, delivery)
-    params = _taken(body, _PARAMS, request.params)
+    request, delivery = build_defaults(state.options)
+    given, told = _take_fields(body, _REQUEST, request), _take_fields(body, _DELIVERY, delivery)
+    params = _take_fields(body, _PARAMS, request.params)
     if isinstance(params.get("samplers"), str):  # characters
         params["sampler_seq"], params["samplers"] = params["samplers"], ()
     else:
         params |= {"sampler_seq": ""} if "samplers" in params else {}
     options = body.get("stream_options")
     if isinstance(options, Mapping) and "include_usage" in options:
-        told["include_usage"] = _of("include_usage", flag(), options["include_usage"])
+        told["include_usage"] = _parse_field("include_usage", flag(), options["include_usage"])
     for name, read_one in _MORE.items():
         if body.get(name) is not None:
-            more = _of(name, RequestField(partial(read_one, tokenizer=state.tokenizer)), body[name])
+            more = _parse_field(
+                name, RequestField(partial(read_one, tokenizer=state.tokenizer)), body[name]
+            )
             (told if name == "lora" else params)[name] = more
     cmpl = next((n for n in ("n_cmpl", "n") if body.get(n) is not None), None)
     if cmpl is not None:
-        told["n_cmpl"] = _of(cmpl, integer(1, state.engine.n_slots), body[cmpl])
-    if (limit := constraint_of(body)) is not None:
+        told["n_cmpl"] = _parse_field(cmpl, integer(1, state.engine.n_slots), body[cmpl])
+    if (limit := find_constraint(body)) is not None:
         params |= dict.fromkeys(CONSTRAINTS, "") | {limit.kind: limit.value}
     if not params.get("stop"):
         params.pop("stop", None)
@@ -167,7 +169,7 @@ def read(body: Mapping[str, Any], state: ModelState) -> tuple[Request, Delivery]
     if (id := given.get("id_slot", -1)) >= state.engine.n_slots:
         raise invalid(f"id_slot must be from 0 to {state.engine.n_slots - 1}, got {id}")
     if "lora" in told:
-        given["loras"] = state.adapters_of(told["lora"])
+        given["loras"] = state.find_adapters(told["lora"])
     try:
         given["params"] = replace(request.params, **params)
     except ModelError as e:
@@ -180,7 +182,7 @@ def with_params(request: Request, **changes: Any) -> Request:
     return replace(request, params=replace(request.params, **changes))
 
 
-def _taken(
+def _take_fields(
     body: Mapping[str, Any], fields: Mapping[str, RequestField], defaults: Any
 ) -> dict[str, Any]:
     found = {}
@@ -189,12 +191,12 @@ def _taken(
         if given is None:
             continue
         into = f.into or name
-        value = _of(given, f, body[given])
+        value = _parse_field(given, f, body[given])
         found[into] = getattr(defaults, into) if value is f.default else value
     return found
 
 
-def _of(name: str, f: RequestField, value: Any) -> Any:
+def _parse_field(name: str, f: RequestField, value: Any) -> Any:
     try:
         return f.read(value)
     except (HTTPError, ModelError, ValueError, TypeError, KeyError) as e:
@@ -215,7 +217,7 @@ def scales(value: Any) -> dict[int, float]:
     return {read_id(one.get("id", -1)): read_scale(one.get("scale", 0.0)) for one in value}
 
 
-def _preserved(value: Any, tokenizer: Tokenizer) -> tuple[int, ...]:
+def _parse_preserved_tokens(value: Any, tokenizer: Tokenizer) -> tuple[int, ...]:
     ids = [tokenizer.tokenize(text, False) for text in strings().read(value)]
     return tuple(one[0] for one in ids if len(one) == 1)
 
@@ -223,5 +225,5 @@ def _preserved(value: Any, tokenizer: Tokenizer) -> tuple[int, ...]:
 _MORE: dict[str, Callable[..., Any]] = {
     "logit_bias": biases,
     "lora": _lora,
-    "preserved_tokens": _preserved,
+    "preserved_tokens": _parse_preserved_tokens,
 }

@@ -30,17 +30,17 @@ class ConstraintField(NamedTuple):
     name: str
 
 
-def constraint_of(body: Mapping[str, Any]) -> ConstraintField | None:
+def find_constraint(body: Mapping[str, Any]) -> ConstraintField | None:
     """Return the constraint of a request. HTTPError for several, or for unknown constraints."""
     check_unsupported(body, REPLACED)
-    found = [*_given(body), *_of_format(body.get("response_format"))]
+    found = [*_iter_constraints(body), *_of_format(body.get("response_format"))]
     if all(one.kind == "json_schema" for one in found):  # a schema implies `{}`, any JSON object
         found = [one for one in found if one.value != {}] or found[:1]
     if any(one[:2] != found[0][:2] for one in found):
         raise invalid(f"Cannot use both {found[0].name} and {found[1].name}")
     if not found:
         return None
-    one = _checked(found[0])
+    one = _check_constraint(found[0])
     if one.kind == "json_schema" and _is_strict(body.get("response_format")):
         _enforce(one)
     return one
@@ -67,12 +67,12 @@ def is_constraint(name: str) -> bool:
     return name in ("response_format", *_INNER) or _LIKE.search(name) is not None
 
 
-def unconstrained(body: Body) -> Body:
+def drop_constraint(body: Body) -> Body:
     """Return a request without its constraint, which another object has."""
     return {key: v for key, v in body.items() if not is_constraint(key)}
 
 
-def _given(body: Mapping[str, Any], prefix: str = "") -> Iterator[ConstraintField]:
+def _iter_constraints(body: Mapping[str, Any], prefix: str = "") -> Iterator[ConstraintField]:
     for name, value in body.items():
         absent = value in (None, "") or (value in (False, []) and name not in _ANY)
         if absent or not (prefix or name in _INNER or _LIKE.search(name)):
@@ -80,7 +80,7 @@ def _given(body: Mapping[str, Any], prefix: str = "") -> Iterator[ConstraintFiel
         if name in _INNER:
             if not isinstance(value, Mapping):
                 raise invalid(f"'{name}' must be an object")
-            yield from _given(value, f"{name}.")
+            yield from _iter_constraints(value, f"{name}.")
         elif name in _NAMED:
             yield ConstraintField(*_NAMED[name](value), f"{prefix}{name}")
         elif name not in _WITHOUT_EFFECT and not (prefix == "nvext." and not _LIKE.search(name)):
@@ -106,22 +106,22 @@ def _choice(value: Any) -> tuple[str, Any]:
     return "lark", "start: " + " | ".join(map(json.dumps, texts))
 
 
-def _as(kind: str) -> Callable[[Any], tuple[str, Any]]:
+def _keep_value(kind: str) -> Callable[[Any], tuple[str, Any]]:
     return lambda value: (kind, value)
 
 
 _INNER = ("structured_outputs", "nvext")  # objects of vLLM and NIM with constraints
 _NAMED: dict[str, Callable[[Any], tuple[str, Any]]] = {
-    "json_schema": _as("json_schema"),
+    "json_schema": _keep_value("json_schema"),
     "grammar": _grammar,
-    "regex": _as("regex"),
-    "lark": _as("lark"),
-    "ebnf": _as("grammar"),
-    "json": _as("json_schema"),
+    "regex": _keep_value("regex"),
+    "lark": _keep_value("lark"),
+    "ebnf": _keep_value("grammar"),
+    "json": _keep_value("json_schema"),
     "choice": _choice,
     "json_object": lambda value: ("json_schema", {}),
-    "guided_json": _as("json_schema"),
-    "guided_regex": _as("regex"),
+    "guided_json": _keep_value("json_schema"),
+    "guided_regex": _keep_value("regex"),
     "guided_choice": _choice,
     "guided_grammar": _grammar,
     "guided_json_object": lambda value: ("json_schema", {}),
@@ -140,7 +140,7 @@ def _of_format(form: Any, name: str = "response_format") -> Iterator[ConstraintF
     if kind in ("json_object", "json_schema", "json"):
         names = ("schema", "value", "json_schema")
         given: Any = next((form[k] for k in names if form.get(k) is not None), {})
-        yield ConstraintField("json_schema", given if kind == "json" else _unwrapped(given), name)
+        yield ConstraintField("json_schema", given if kind == "json" else _unwrap(given), name)
     elif kind == "regex":
         yield ConstraintField("regex", form.get("regex", form.get("pattern", value)), name)
     elif kind == "grammar":
@@ -152,7 +152,7 @@ def _of_format(form: Any, name: str = "response_format") -> Iterator[ConstraintF
         )
 
 
-def _unwrapped(given: Any) -> Any:
+def _unwrap(given: Any) -> Any:
     """Return the schema, which may be in an object with its name."""
     if not isinstance(given, Mapping):
         return given
@@ -161,7 +161,7 @@ def _unwrapped(given: Any) -> Any:
     return {} if given.keys() <= _WRAPPER else given
 
 
-def _checked(one: ConstraintField) -> ConstraintField:
+def _check_constraint(one: ConstraintField) -> ConstraintField:
     kind, value, name = one
     if kind != "json_schema":
         if not isinstance(value, str):

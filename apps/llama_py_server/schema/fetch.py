@@ -63,7 +63,7 @@ class Fetching:
         assert parts.hostname is not None
         secure = parts.scheme == "https"
         port = parts.port or (443 if secure else 80)
-        sock = self._connected(parts.hostname, port)
+        sock = self._connect(parts.hostname, port)
         with _Ending(sock, self._seconds()):
             kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
             made = kind(parts.hostname, port)
@@ -92,7 +92,7 @@ class Fetching:
                 raise ValueError(f"more than {MOST >> 20} MiB")
         return bytes(found)
 
-    def _connected(self, host: str, port: int) -> socket.socket:
+    def _connect(self, host: str, port: int) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         addresses = [str(address[0]) for *_, address in found]
         if self.where != "any" and not all(map(is_public, addresses)):

@@ -54,7 +54,7 @@ def integer(
         found = int(value)
         if clamped:
             return max(low, min(high, found))
-        return int(_within(found, low, high))
+        return int(_check_range(found, low, high))
 
     return RequestField(read, others, into)
 
@@ -73,7 +73,7 @@ def number(
         found = _finite(value)
         if below_is_default and found < low:
             return _UNSET
-        return float(max(low, min(high, found))) if clamped else _within(found, low, high)
+        return float(max(low, min(high, found))) if clamped else _check_range(found, low, high)
 
     return RequestField(read, (), into)
 
@@ -86,7 +86,7 @@ def _finite(value: Any) -> float:
     return float(value)
 
 
-def _within(value: float, low: float, high: float) -> float:
+def _check_range(value: float, low: float, high: float) -> float:
     if not low <= value <= high:
         raise ValueError(f"Value must be between {low} <= value <= {high}, but got {value}")
     return value
@@ -146,7 +146,7 @@ def biases(value: Any, tokenizer: Tokenizer) -> dict[int, float]:
         if bias is True or not isinstance(bias, int | float):
             continue
         bias = -math.inf if bias is False else _finite(bias)
-        for id in _ids_of(what, tokenizer):
+        for id in _parse_ids(what, tokenizer):
             if 0 <= id < tokenizer.n_vocab:
                 found[id] = found.get(id, 0.0) + bias
     return found
@@ -156,7 +156,7 @@ def _is_integer(text: str) -> bool:
     return text.removeprefix("-").isdecimal()
 
 
-def _ids_of(what: Any, tokenizer: Tokenizer) -> list[int]:
+def _parse_ids(what: Any, tokenizer: Tokenizer) -> list[int]:
     if isinstance(what, str):
         return tokenizer.tokenize(what, False, False)
     return [what] if isinstance(what, int) and not isinstance(what, bool) else []

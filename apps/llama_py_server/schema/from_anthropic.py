@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from llama_py_server.schema.blocks import parts_of, string, unsupported
+from llama_py_server.schema.blocks import convert_blocks, refuse_part, string
 from llama_py_server.schema.constraints import is_constraint
 from llama_py_server.wire.body import (
     Body,
@@ -58,7 +58,7 @@ def chat_body(body: Body) -> Body:
     thinking = inner(body, "thinking")
     kind = thinking.get("type", "adaptive")
     if kind not in _THINKING:
-        raise unsupported("thinking", kind, f"send one of {', '.join(_THINKING)}")
+        raise refuse_part("thinking", kind, f"send one of {', '.join(_THINKING)}")
     if kind == "enabled":
         found["thinking_budget_tokens"] = value(thinking, "budget_tokens", BUDGET)
     elif kind == "disabled":
@@ -107,9 +107,9 @@ def _system(given: Any) -> list[Body]:
     else:
         blocks = objects({"system": given}, "system")
         check_length("system", len(blocks))
-        parts = parts_of(blocks)
+        parts = convert_blocks(blocks)
         if any(part["type"] != "text" for part in parts):
-            raise unsupported("system block", "image", "send 'text'")
+            raise refuse_part("system block", "image", "send 'text'")
         said = "".join(_steady(part["text"]) for part in parts)
     return [{"role": "system", "content": said}]
 
@@ -143,7 +143,7 @@ def _messages(message: Body) -> list[Any]:
         elif kind == "tool_result":
             results.append(_result(block))
         elif kind != "redacted_thinking":  # encrypted
-            parts += parts_of([block])
+            parts += convert_blocks([block])
     found: list[Any] = []
     if parts or calls or thoughts:
         said: Body = {"role": text(message, "role"), "content": parts or ""}
@@ -164,7 +164,7 @@ def _call(block: Body) -> Body:
 def _result(block: Body) -> Body:
     content = block.get("content")
     if not isinstance(content, str):
-        parts = parts_of(objects(block, "content"))
+        parts = convert_blocks(objects(block, "content"))
         texts = [str(part["text"]) for part in parts if part["type"] == "text"]
         content = "\n".join(texts) if len(texts) == len(parts) else parts
     return {"role": "tool", "tool_call_id": text(block, "tool_use_id"), "content": content}

@@ -78,12 +78,12 @@ def chat_body(body: Body) -> Body:
     effort = inner(body, "reasoning").get("effort")
     if effort is not None:
         found["reasoning_effort"] = effort
-    if found.get("top_logprobs") is not None or _LOGPROBS in _included(body):
+    if found.get("top_logprobs") is not None or _LOGPROBS in _parse_include(body):
         found["logprobs"] = True
     return found | _format(inner(body, "text"))
 
 
-def _included(body: Body) -> list[Any]:
+def _parse_include(body: Body) -> list[Any]:
     none: list[Any] = []
     return value(body, "include", none)
 
@@ -113,13 +113,13 @@ def _add(messages: list[Body], item: Body) -> None:
     if role in ("user", "system", "developer") and _is_content(item):
         messages.append({"role": role, "content": _parts(item, _INPUT)})
     elif role == "assistant" and _is_content(item):
-        said = _said(messages)
+        said = _last_assistant_message(messages)
         content = _parts(item, _OUTPUT)
         said["content"] = [*(said.get("content") or []), *content]
     elif kind in _CALLS and isinstance(item.get("name"), str):
         function = {"name": item["name"], "arguments": item.get(_CALLS[kind])}
         call = {"id": text(item, "call_id"), "type": "function", "function": function}
-        _said(messages).setdefault("tool_calls", []).append(call)
+        _last_assistant_message(messages).setdefault("tool_calls", []).append(call)
     elif kind in _RESULTS and isinstance(item.get("call_id"), str):
         messages.append(_result(item))
     elif kind == "reasoning":
@@ -139,7 +139,7 @@ def _is_content(item: Body) -> bool:
     return isinstance(item.get("content"), str | list)
 
 
-def _said(messages: list[Body]) -> Body:
+def _last_assistant_message(messages: list[Body]) -> Body:
     """Return the assistant's message to continue, or a new one after another role's."""
     if not messages or messages[-1]["role"] != "assistant":
         messages.append({"role": "assistant", "content": []})
@@ -149,7 +149,7 @@ def _said(messages: list[Body]) -> Body:
 def _think(messages: list[Body], item: Body) -> None:
     content = objects(item, "content") or objects(item, "summary")
     if content:
-        said = _said(messages)
+        said = _last_assistant_message(messages)
         thoughts = "".join(_part(part, _THOUGHTS)["text"] for part in content)
         said["reasoning_content"] = said.get("reasoning_content", "") + thoughts
 

@@ -36,15 +36,15 @@ class Media:
             )
         given = part.get("image_url")
         url = given if isinstance(given, str) else text(inner(part, "image_url"), "url")
-        return {"type": "image_url", "image_url": self._given(url)}
+        return {"type": "image_url", "image_url": self._find_media(url)}
 
-    def _given(self, url: str) -> bytes | Path:
+    def _find_media(self, url: str) -> bytes | Path:
         if url.startswith(("http://", "https://")):
             return self._fetching.get(url)
         if url.startswith("file://"):
             return self._file(url)
         if not url.startswith("data:"):
-            return decoded(url)
+            return decode_base64(url)
         head, comma, body = url.partition(",")
         if not comma or "," in body:
             raise invalid("Invalid uri-encoded base64 value")
@@ -52,7 +52,7 @@ class Media:
             raise invalid(f"Invalid uri format: {head[:80]}")
         if not head.endswith("base64"):
             raise invalid("uri must be base64 encoded")
-        return decoded(body)
+        return decode_base64(body)
 
     def _file(self, url: str) -> Path:
         from llama_py.vision.messages import path_of
@@ -69,7 +69,7 @@ class Media:
         return path
 
 
-def decoded(given: Any) -> bytes:
+def decode_base64(given: Any) -> bytes:
     """Decode Base64, with or without padding; HTTPError if it is invalid."""
     try:
         said = "".join(given.split()).rstrip("=")

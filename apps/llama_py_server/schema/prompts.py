@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llama_py_server.schema.media import decoded
+from llama_py_server.schema.media import decode_base64
 from llama_py_server.wire.body import check_length
 from llama_py_server.wire.errors import HTTPError, invalid
 
@@ -22,7 +22,7 @@ _FORMS = (
 )
 
 
-def tokens_of(
+def parse_prompt(
     tokenizer: Tokenizer,
     value: Any,
     add_special: bool = True,
@@ -38,37 +38,41 @@ def tokens_of(
     """
     if isinstance(value, dict) and "prompt_string" in value:
         if "multimodal_data" in value:
-            return _seen(value, see)
+            return _parse_media_prompt(value, see)
         value = value["prompt_string"]
     if isinstance(value, str):
-        return _checked(tokenizer, tokenizer.tokenize(_plain(value), add_special, parse_special))
+        return _check_ids(
+            tokenizer, tokenizer.tokenize(_replace_surrogates(value), add_special, parse_special)
+        )
     if not isinstance(value, list) or not all(_is_id(p) or isinstance(p, str) for p in value):
         raise invalid(_FORMS)
     found: list[int] = []
     for i, part in enumerate(value):
         if isinstance(part, str):
-            found += tokenizer.tokenize(_plain(part), add_special and i == 0, parse_special)
+            found += tokenizer.tokenize(
+                _replace_surrogates(part), add_special and i == 0, parse_special
+            )
         else:
             found.append(part)
-    return _checked(tokenizer, found)
+    return _check_ids(tokenizer, found)
 
 
-def _seen(value: dict[str, Any], see: See | None) -> list[int]:
+def _parse_media_prompt(value: dict[str, Any], see: See | None) -> list[int]:
     if see is None:
         raise invalid("Multimodal data provided, but model does not support multimodal requests.")
     said, data = value["prompt_string"], value["multimodal_data"]
     if not isinstance(said, str) or not isinstance(data, list):
         raise invalid('"prompt_string" must be a string, "multimodal_data" an array of base64')
-    return see(_plain(said), [decoded(one) for one in data])
+    return see(_replace_surrogates(said), [decode_base64(one) for one in data])
 
 
-def prompts_of(tokenizer: Tokenizer, value: Any, see: See | None = None) -> list[list[int]]:
+def parse_prompts(tokenizer: Tokenizer, value: Any, see: See | None = None) -> list[list[int]]:
     """Return the ids of each prompt: of one, or of each element of a list without numbers."""
     if isinstance(value, list) and not any(map(_is_id, value)):
         check_length("prompt", len(value), MAX_PROMPTS)
-        found = [tokens_of(tokenizer, one, see=see) for one in value]
+        found = [parse_prompt(tokenizer, one, see=see) for one in value]
     else:
-        found = [tokens_of(tokenizer, value, see=see)]
+        found = [parse_prompt(tokenizer, value, see=see)]
     if not found:
         raise invalid('"prompt" must not be empty')
     return found
@@ -85,13 +89,13 @@ def check_text(text: str) -> None:
         raise HTTPError("request_too_large", why)
 
 
-def _plain(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Replace lone surrogates, which JSON may have and tokenizers reject."""
     check_text(text)
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
 
-def _checked(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
+def _check_ids(tokenizer: Tokenizer, ids: list[int]) -> list[int]:
     if any(not 0 <= id < tokenizer.n_vocab for id in ids):
         raise invalid("Prompt contains invalid tokens")
     return ids

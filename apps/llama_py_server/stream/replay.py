@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from llama_py_server.wire.clients import holder, left, stopped
+from llama_py_server.wire.clients import cancel_task, holder, wait_until_gone
 from llama_py_server.wire.errors import invalid
 
 T = TypeVar("T")
@@ -101,9 +101,9 @@ class SavedStream:
                 raise invalid("the request was canceled before the response started")
             return task.result()
         finally:
-            await stopped(task)
+            await cancel_task(task)
 
-    async def read_from(self, at: int) -> AsyncGenerator[bytes, None]:
+    async def read_bytes(self, at: int) -> AsyncGenerator[bytes, None]:
         """Yield the bytes from `at` on, then new bytes. Ends early for a reader so slow that its
         next bytes have been dropped."""
         self.n_readers += 1
@@ -140,19 +140,19 @@ class Replay(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
-        gone = asyncio.ensure_future(left(receive))
+        gone = asyncio.ensure_future(wait_until_gone(receive))
         try:
             await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
                 with suppress(OSError):
                     sending.result()
         finally:
-            await stopped(gone)
-            await stopped(sending)
+            await cancel_task(gone)
+            await cancel_task(sending)
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        chunks = self.saved.read_from(self.at)
+        chunks = self.saved.read_bytes(self.at)
         try:
             async for chunk in chunks:
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})

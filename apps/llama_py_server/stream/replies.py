@@ -65,11 +65,11 @@ class PendingReplies:
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[tuple[Reply, Event] | None] = asyncio.Queue()
         self._first: tuple[Reply, Event] | None = None  # event found by `is_quiet`
-        self._forget = state.loss.listen(self._lost) if state.loss is not None else None
+        self._forget = state.loss.listen(self._note_loss) if state.loss is not None else None
         self._client = CLIENT.get()
         _PENDING.add(self)
 
-    def _lost(self, error: HTTPError) -> None:
+    def _note_loss(self, error: HTTPError) -> None:
         """Note that the engine will send no more events."""
         event = Event(Timings(), finish_reason="error", error=error)
         self._events.put_nowait((self.replies[0], event))
@@ -125,9 +125,9 @@ class PendingReplies:
     def _ask_more(self) -> None:
         """Submit the next requests after one has ended."""
         if self._todo and (self._asking is None or self._asking.done()):
-            self._asking = asyncio.ensure_future(self._asked())
+            self._asking = asyncio.ensure_future(self._submit())
 
-    async def _asked(self) -> None:
+    async def _submit(self) -> None:
         """Submit requests in a thread; an error becomes an event of a reply."""
         try:
             n = -1
@@ -162,7 +162,7 @@ class PendingReplies:
         ANSWERS.discard(self)
         if not self._is_cancelled:
             for reply in self.replies:
-                if not reply.ended:
+                if not reply.has_ended:
                     self._count(reply)
         self._is_cancelled = True
         if self._forget is not None:
@@ -179,7 +179,7 @@ class PendingReplies:
         first, self._first = self._first, None
         while first is None or _is_past(*first):
             first = await self._events.get()
-        return await self._checked(*first)
+        return await self._check_change(*first)
 
     async def is_quiet(self, seconds: float) -> bool:
         """Wait for the next change; return True after `seconds` without one (0: no limit)."""
@@ -204,13 +204,13 @@ class PendingReplies:
         if self._is_slow(*self._first):
             return None
         (reply, event), self._first = self._first, None
-        return self._noted(reply.take(event))
+        return self._note_change(reply.take(event))
 
     def _is_slow(self, reply: Reply, event: Event) -> bool:
         """Return True for an end that is checked by a schema."""
         return event.finish_reason is not None and reply.is_checked
 
-    async def _checked(self, reply: Reply, event: Event) -> Change:
+    async def _check_change(self, reply: Reply, event: Event) -> Change:
         if event is _CUT:
             if not reply.tokens:
                 raise HTTPError("unavailable_error", "the server is stopping")
@@ -218,11 +218,11 @@ class PendingReplies:
         if event.error is not None:
             raise as_http_error(event.error)
         if self._is_slow(reply, event):
-            return self._noted(await run(Work.PREPARE, reply.take, event))
-        return self._noted(reply.take(event))
+            return self._note_change(await run(Work.PREPARE, reply.take, event))
+        return self._note_change(reply.take(event))
 
-    def _noted(self, change: Change) -> Change:
-        if change.reply.ended:
+    def _note_change(self, change: Change) -> Change:
+        if change.reply.has_ended:
             self._left -= 1
             self._count(change.reply)
             self._ask_more()
@@ -240,7 +240,7 @@ class PendingReplies:
 
 def _is_past(reply: Reply, event: Event) -> bool:
     """Return True for an event after the end of its reply."""
-    return reply.ended and event.error is None
+    return reply.has_ended and event.error is None
 
 
 def _copy(request: Request, i: int) -> Request:

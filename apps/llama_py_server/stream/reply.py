@@ -149,7 +149,7 @@ class Reply:
         return found or ((response.warning,) if response and response.warning else ())
 
     @property
-    def ended(self) -> bool:
+    def has_ended(self) -> bool:
         return self.stop_type != "none"
 
     @property

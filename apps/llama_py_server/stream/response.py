@@ -16,7 +16,7 @@ from llama_py_server.schema.completion import N_PROBS
 from llama_py_server.stream.replay import Replay, saved_stream
 from llama_py_server.stream.replies import PendingReplies
 from llama_py_server.stream.writers import Frame, ReplyWriter
-from llama_py_server.wire.clients import left, stopped, unless_gone
+from llama_py_server.wire.clients import cancel_task, unless_gone, wait_until_gone
 from llama_py_server.wire.errors import as_http_error
 from llama_py_server.wire.responses import GONE, as_json, as_long_json
 from llama_py_server.wire.sse import PING, dumps, dumps_by_steps, encode
@@ -46,11 +46,11 @@ async def respond(
     found = await _respond(http, pending, writer)
     warnings = pending.replies[0].warnings
     if warnings and found is not GONE:
-        found.headers[WARNING] = _shortened(warnings)
+        found.headers[WARNING] = _shorten_warnings(warnings)
     return found
 
 
-def _shortened(warnings: Sequence[str]) -> str:
+def _shorten_warnings(warnings: Sequence[str]) -> str:
     """Return warnings as the value of a header."""
     texts = [text[:MAX_WARNING] for text in warnings[:MAX_WARNINGS]]
     texts += [f"{len(warnings) - MAX_WARNINGS} more"] if len(warnings) > MAX_WARNINGS else []
@@ -59,10 +59,10 @@ def _shortened(warnings: Sequence[str]) -> str:
 
 async def _respond(http: HTTPRequest, pending: PendingReplies, writer: ReplyWriter) -> Response:
     if not pending.delivery.stream:
-        return await unless_gone(http, _whole(pending, writer)) or GONE
+        return await unless_gone(http, _write_body(pending, writer)) or GONE
     saved = saved_stream(http)
     if saved is not None:
-        first = await saved.unless_stopped(_begun(pending))
+        first = await saved.unless_stopped(_wait_first_change(pending))
         lease = http.state.lease
         lease.keep()
 
@@ -72,20 +72,20 @@ async def _respond(http: HTTPRequest, pending: PendingReplies, writer: ReplyWrit
 
         saved.run(Stream(pending, writer, first).chunks(), end)
         return Replay(saved)
-    begun = await unless_gone(http, _begun(pending))
+    begun = await unless_gone(http, _wait_first_change(pending))
     return Stream(pending, writer, begun) if begun is not None else GONE
 
 
-async def _whole(pending: PendingReplies, writer: ReplyWriter) -> Response:
+async def _write_body(pending: PendingReplies, writer: ReplyWriter) -> Response:
     async with pending:
         async for _ in pending:
             pass
         if not _are_large(pending.replies):
-            return as_json(writer.whole(pending.replies))
-        return await run(Work.WRITE, lambda: as_long_json(writer.whole(pending.replies)))
+            return as_json(writer.write_body(pending.replies))
+        return await run(Work.WRITE, lambda: as_long_json(writer.write_body(pending.replies)))
 
 
-async def _begun(pending: PendingReplies) -> Change:
+async def _wait_first_change(pending: PendingReplies) -> Change:
     """Return the first change of a stream; an earlier error becomes a separate response, as in
     OpenAI's API."""
     await pending.__aenter__()
@@ -113,7 +113,7 @@ def _n_biases(reply: Reply) -> int:
 def _is_large(change: Change) -> bool:
     """Return True if an event has many probabilities, or the text of a long prompt."""
     request = change.reply.request
-    is_long = change.reply.ended and change.reply.n_prompt + _n_biases(change.reply) > LONG
+    is_long = change.reply.has_ended and change.reply.n_prompt + _n_biases(change.reply) > LONG
     return (
         is_long or (request.params.logprobs or 0) > N_PROBS or request.prompt_logprobs is not None
     )
@@ -132,7 +132,7 @@ class Stream(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
-        gone = asyncio.ensure_future(left(receive))
+        gone = asyncio.ensure_future(wait_until_gone(receive))
         try:
             await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
@@ -140,8 +140,8 @@ class Stream(Response):
                     sending.result()
         finally:
             self.pending.cancel()
-            await stopped(gone)
-            await stopped(sending)
+            await cancel_task(gone)
+            await cancel_task(sending)
 
     async def _send(self, send: Send) -> None:
         start = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
@@ -155,11 +155,11 @@ class Stream(Response):
         try:
             while change is not None:
                 if _is_large(change):
-                    chunk = await run(Work.WRITE, self._written, change, dumps_by_steps)
+                    chunk = await run(Work.WRITE, self._write_change, change, dumps_by_steps)
                 else:
-                    chunk = self._written(change)
+                    chunk = self._write_change(change)
                     while len(chunk) < AT_ONCE and (change := self.pending.soon()) is not None:
-                        chunk += self._written(change)
+                        chunk += self._write_change(change)
                 if chunk:
                     yield chunk
                 while await self.pending.is_quiet(self.ping):
@@ -170,7 +170,7 @@ class Stream(Response):
         except Exception as e:
             yield encode(self.writer.error(as_http_error(e)))
 
-    def _written(self, change: Change, dumps: Callable[[Any], bytes] = dumps) -> bytes:
+    def _write_change(self, change: Change, dumps: Callable[[Any], bytes] = dumps) -> bytes:
         return b"".join(encode(frame, dumps) for frame in self._frames(change))
 
     def _frames(self, change: Change) -> list[Frame]:
@@ -178,4 +178,4 @@ class Stream(Response):
         if change.is_progress:
             return self.writer.progress(reply) if reply.delivery.return_progress else []
         found = self.writer.partial(reply, change) if change.is_shown else []
-        return [*found, *self.writer.final(reply)] if reply.ended else found
+        return [*found, *self.writer.final(reply)] if reply.has_ended else found

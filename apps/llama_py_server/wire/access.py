@@ -77,11 +77,11 @@ class HostCheck:
         await self.app(scope, receive, send)
 
     def _is_own(self, host: str) -> bool:
-        name = _name_of(f"//{host}")
+        name = _host_name(f"//{host}")
         return name in self.names or name.endswith(_PRIVATE) or _is_address(name)
 
 
-def _name_of(url: str) -> str:
+def _host_name(url: str) -> str:
     """Return the host of a URL in small letters; "" without one."""
     try:
         return urlsplit(url).hostname or ""
@@ -105,7 +105,7 @@ def check_origin(request: Request, listen: ListenParams) -> None:
             `--cors-origins`.
     """
     origin = request.headers.get("origin", "")
-    own = urlsplit(origin).netloc == request.headers.get("host") if _name_of(origin) else False
+    own = urlsplit(origin).netloc == request.headers.get("host") if _host_name(origin) else False
     if origin and not own and not is_known(origin, listen):
         why = f"pages of {origin!r} may not change this server; add the origin with --cors-origins"
         raise HTTPError("permission_error", why)
@@ -113,10 +113,10 @@ def check_origin(request: Request, listen: ListenParams) -> None:
 
 def is_known(origin: str, listen: ListenParams) -> bool:
     """Return True if a page is of this machine or named by `--cors-origins`."""
-    return is_local(origin) or origin in _listed(listen)
+    return is_local(origin) or origin in _list_origins(listen)
 
 
-def _listed(listen: ListenParams) -> list[str]:
+def _list_origins(listen: ListenParams) -> list[str]:
     return [one.strip() for one in listen.cors_origins.split(",")]
 
 
@@ -131,7 +131,7 @@ class Cors:
             await self.app(scope, receive, send)
             return
         origin = Headers(scope=scope).get("origin", "")
-        allowed = self._allowed(origin)
+        allowed = self._allow_origin(origin)
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -146,9 +146,9 @@ class Cors:
         else:
             await self.app(scope, receive, with_headers)
 
-    def _allowed(self, origin: str) -> str:
+    def _allow_origin(self, origin: str) -> str:
         """Return the header's value; "" for no header."""
-        listed = _listed(self.listen)
+        listed = _list_origins(self.listen)
         if origin in listed or (is_local(origin) and {"*", "localhost"} & {*listed}):
             return origin
         return listed[0] if listed[0] != "localhost" else ""
@@ -171,4 +171,4 @@ class Cors:
 
 def is_local(origin: str) -> bool:
     """Return True if a page is of this machine."""
-    return _name_of(origin) in _HERE
+    return _host_name(origin) in _HERE

@@ -21,7 +21,7 @@ Body = dict[str, Any]
 MOST_NESTED = 128  # maximum nesting of brackets
 
 
-async def json_of(request: Request) -> Any:
+async def read_json(request: Request) -> Any:
     """Return the body as any JSON value; it is read once.
 
     Raises:
@@ -34,7 +34,7 @@ async def json_of(request: Request) -> Any:
             large = len(data) > work.LARGE
             if large:
                 await work.read(request, check_cost, data)
-                found = await work.read(request, _parsed, data, kind=work.Work.PARSE)
+                found = await work.read(request, _parse_json, data, kind=work.Work.PARSE)
             else:
                 found = json.loads(data)
             if large:
@@ -47,7 +47,7 @@ async def json_of(request: Request) -> Any:
         raise invalid(f"the request body is not JSON: {e}") from None
 
 
-def _parsed(data: bytes) -> Any:
+def _parse_json(data: bytes) -> Any:
     """Return the value of JSON text; other threads run between the two steps."""
     return json.loads(data.decode(json.detect_encoding(data), "surrogatepass"))
 
@@ -99,8 +99,8 @@ def _outside_strings(body: bytes) -> Iterator[bytes]:
         yield codes[~hidden].tobytes()
 
 
-async def object_of(request: Request) -> Body:
-    found = await json_of(request)
+async def read_object(request: Request) -> Body:
+    found = await read_json(request)
     if not isinstance(found, dict):
         raise invalid("the request body must be a JSON object")
     return found

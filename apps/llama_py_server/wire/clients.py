@@ -16,23 +16,23 @@ T = TypeVar("T")
 async def unless_gone(request: Request, doing: Awaitable[T]) -> T | None:
     """Await a result; if the client disconnects before, cancel it and return None."""
     task = asyncio.ensure_future(doing)
-    gone = asyncio.ensure_future(left(request.receive))
+    gone = asyncio.ensure_future(wait_until_gone(request.receive))
     try:
         await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
         return None
     finally:
-        await stopped(gone)
-        await stopped(task)
+        await cancel_task(gone)
+        await cancel_task(task)
 
 
-async def left(receive: Receive) -> None:
+async def wait_until_gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def stopped(task: asyncio.Future[Any]) -> None:
+async def cancel_task(task: asyncio.Future[Any]) -> None:
     if not task.done():
         task.cancel()
         with suppress(asyncio.CancelledError, Exception):

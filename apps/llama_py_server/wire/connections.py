@@ -17,7 +17,7 @@ MORE = 16  # connections beyond the limit, so that /health and clients with a ke
 QUIET = 60.0  # seconds between two lines about descriptors
 
 
-def limit_of(most: int) -> int:
+def limit_connections(most: int) -> int:
     """Return how many connections may be open: `most`, or fewer if descriptors are scarce."""
     try:
         import resource

@@ -67,7 +67,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        most = self._most(scope)
+        most = self._max_bytes(scope)
         said = Headers(scope=scope).get("content-length", "")
         size = int(said) if said.isdecimal() and len(said) < 20 else 0
         if size > most or len(said) >= 20:
@@ -77,7 +77,7 @@ class BodyLimit:
         client = CLIENT.get() or self._unknown
         until, n, whole = loop.time() + self.seconds, 0, False
 
-        async def limited() -> Message:
+        async def receive_limited() -> Message:
             nonlocal n, whole
             if whole:
                 return await receive()
@@ -100,7 +100,7 @@ class BodyLimit:
             return message
 
         try:
-            await self.app(scope, limited, send)
+            await self.app(scope, receive_limited, send)
         finally:
             self._count(client, -n)
             if n > SMALL:
@@ -112,7 +112,7 @@ class BodyLimit:
         self.n_bytes += n
         self.n_clients += (client.n_bytes > 0) - (before > 0)
 
-    def _most(self, scope: Scope) -> int:
+    def _max_bytes(self, scope: Scope) -> int:
         if scope["method"] in NO_BODY:
             return IGNORED
         return self.most if scope["path"] in self.large else min(SMALL, self.most)

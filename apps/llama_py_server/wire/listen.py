@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ggml_py.errors import ModelError
 from llama_py_server.params import ListenParams
-from llama_py_server.wire.connections import Connection, LoopErrors, limit_of
+from llama_py_server.wire.connections import Connection, LoopErrors, limit_connections
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.responses import as_error
 from llama_py_tools.command.logs import tell
@@ -50,7 +50,7 @@ def serve(
     Raises OSError for an unavailable address, ModelError for a bad key or certificate.
     """
     sys.setswitchinterval(SWITCH)
-    most = limit_of(listen.max_connections)
+    most = limit_connections(listen.max_connections)
     if most < listen.max_connections:
         log.warning(
             "--max-connections %d is reduced to %d, because the limit of open files is too low; "
@@ -76,12 +76,12 @@ def serve(
     except OSError as e:  # includes ssl.SSLError
         raise ModelError(f"TLS with {listen.ssl_cert_file}: {e}") from None
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(_bound(host, listen)) for host in listen.host]
+        sockets = [stack.enter_context(_bind(host, listen)) for host in listen.host]
         server = Server(config, hurry, ending, cut)
         server.seconds = listen.timeout_stop
         with _signals(server):
             for host, one in zip(listen.host, sockets, strict=True):
-                tell(f"listening on {_shown(host, one, listen)}")
+                tell(f"listening on {_show_address(host, one, listen)}")
             asyncio.run(_serve(server, sockets, failed))
     return 130 if server.had_ctrl_c else 0
 
@@ -180,7 +180,7 @@ async def _serve(server: Server, sockets: list[socket.socket], failed: threading
 
 
 @contextlib.contextmanager
-def _bound(host: str, listen: ListenParams) -> Iterator[socket.socket]:
+def _bind(host: str, listen: ListenParams) -> Iterator[socket.socket]:
     """Yield a listening socket; the file of a unix socket is removed afterwards."""
     if host.endswith(".sock"):
         path = Path(host)
@@ -206,7 +206,7 @@ def _bound(host: str, listen: ListenParams) -> Iterator[socket.socket]:
         yield found
 
 
-def _shown(host: str, one: socket.socket, listen: ListenParams) -> str:
+def _show_address(host: str, one: socket.socket, listen: ListenParams) -> str:
     if host.endswith(".sock"):
         return f"unix:{host}"
     scheme = "https" if listen.ssl_key_file else "http"

@@ -23,22 +23,22 @@ class Frame(NamedTuple):
 
 def dumps(value: Any) -> bytes:
     """Encode JSON as UTF-8; lone surrogates become U+FFFD, numbers that JSON lacks null."""
-    return _encoded(value, _ENCODER.encode)
+    return _encode(value, _ENCODER.encode)
 
 
 def dumps_by_steps(value: Any) -> bytes:
     """Return the JSON of a large value; it lets other threads run, and can be stopped."""
 
-    def text_of(value: Any) -> str:
+    def encode_text(value: Any) -> str:
         found = io.StringIO()
         for piece in checked(_ENCODER.iterencode(value)):
             found.write(piece)
         return found.getvalue()
 
-    return _encoded(value, text_of)
+    return _encode(value, encode_text)
 
 
-def _encoded(value: Any, text_of: Callable[[Any], str]) -> bytes:
+def _encode(value: Any, text_of: Callable[[Any], str]) -> bytes:
     try:
         text = text_of(value)
     except ValueError:

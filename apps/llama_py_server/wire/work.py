@@ -49,14 +49,14 @@ class Work(Enum):
         self.label, self.n_threads = label, n_threads
 
 
-class _Elsewhere(BaseException):
+class _OtherWork(BaseException):
     """The call is of another kind; no handler of errors may take it for one."""
 
     def __init__(self, kind: Work) -> None:
         self.kind = kind
 
 
-class _Abandoned(BaseException):
+class _AbandonWork(BaseException):
     """The result is no longer needed."""
 
 
@@ -72,7 +72,7 @@ class _Limit:
     def check(self) -> None:
         self.pause()
         if self.is_over:
-            raise _Abandoned
+            raise _AbandonWork
         if time.monotonic() > self.until:
             why = (
                 f"reading the request takes more than {SECONDS:.0f} seconds; send less per request"
@@ -107,7 +107,7 @@ def require(kind: Work) -> None:
     """Require threads of a kind for the rest of a call, which is restarted in such a thread if
     needed."""
     if _kind.get() not in (None, kind):
-        raise _Elsewhere(kind)
+        raise _OtherWork(kind)
 
 
 async def run(kind: Work, call: Callable[..., T], *args: Any) -> T:
@@ -118,7 +118,7 @@ async def run(kind: Work, call: Callable[..., T], *args: Any) -> T:
         try:
             found: T = await asyncio.wrap_future(future)
             return found
-        except _Elsewhere as e:
+        except _OtherWork as e:
             kind = e.kind
         finally:
             limit.is_over = True
@@ -134,7 +134,7 @@ async def read(request: Request, call: Callable[..., T], *args: Any, kind: Work 
     """
     if kind is None:
         kind = Work.LONG if len(await request.body()) > LARGE else Work.SHORT
-    doing: Coroutine[Any, Any, tuple[T]] = run(kind, _boxed, call, args)
+    doing: Coroutine[Any, Any, tuple[T]] = run(kind, _box_result, call, args)
     if getattr(request.state, "saved", None) is not None:
         return (await doing)[0]
     found = await unless_gone(request, doing)
@@ -143,7 +143,7 @@ async def read(request: Request, call: Callable[..., T], *args: Any, kind: Work 
     return found[0]
 
 
-def _boxed(call: Callable[..., T], args: tuple[Any, ...]) -> tuple[T]:
+def _box_result(call: Callable[..., T], args: tuple[Any, ...]) -> tuple[T]:
     return (call(*args),)
 
 

@@ -22,7 +22,7 @@ class ReplyWriter(Protocol):
 
     end: bytes
 
-    def whole(self, replies: Sequence[Reply]) -> Any:
+    def write_body(self, replies: Sequence[Reply]) -> Any:
         """Return the body, once all replies have ended."""
 
     def progress(self, reply: Reply) -> list[Frame]:

@@ -29,7 +29,7 @@ class AnthropicWriter:
         self._n = -1  # number of the current or last block
         self._open = ""  # type of that block: "thinking", "text" or a call's number
 
-    def whole(self, replies: Sequence[Reply]) -> Any:
+    def write_body(self, replies: Sequence[Reply]) -> Any:
         reply = replies[0]
         said, blocks = reply.said, []
         if said.reasoning:
@@ -66,7 +66,7 @@ class AnthropicWriter:
     def partial(self, reply: Reply, change: Change) -> list[Frame]:
         found = self._start(reply)
         for delta in change.deltas:
-            found += self._added(delta)
+            found += self._write_delta(delta)
         return found
 
     def _start(self, reply: Reply) -> list[Frame]:
@@ -75,31 +75,31 @@ class AnthropicWriter:
         self._begun = True
         return [_event("message_start", message=self._message([], reply, start=True))]
 
-    def _added(self, delta: AnswerDelta) -> list[Frame]:
+    def _write_delta(self, delta: AnswerDelta) -> list[Frame]:
         found = []
         if delta.reasoning:
-            found += self._opened("thinking", {"type": "thinking", "thinking": ""})
+            found += self._open_block("thinking", {"type": "thinking", "thinking": ""})
             found.append(self._delta("thinking_delta", thinking=delta.reasoning))
         if delta.content:
-            found += self._opened("text", {"type": "text", "text": ""})
+            found += self._open_block("text", {"type": "text", "text": ""})
             found.append(self._delta("text_delta", text=delta.content))
         if delta.index is not None and not delta.error:  # an error may concern an earlier block
             block = {"type": "tool_use", "id": delta.id, "name": delta.name, "input": {}}
-            found += self._opened(f"call {delta.index}", block)
+            found += self._open_block(f"call {delta.index}", block)
             if delta.arguments:
                 found.append(self._delta("input_json_delta", partial_json=delta.arguments))
         return found
 
-    def _opened(self, kind: str, block: dict[str, Any]) -> list[Frame]:
+    def _open_block(self, kind: str, block: dict[str, Any]) -> list[Frame]:
         """Return frames that end another block and start this one, unless it is open."""
         if kind == self._open:
             return []
-        found = self._closed()
+        found = self._close_block()
         self._n, self._open = self._n + 1, kind
         start = _event("content_block_start", index=self._n, content_block=block)
         return [*found, start]
 
-    def _closed(self) -> list[Frame]:
+    def _close_block(self) -> list[Frame]:
         if not self._open:
             return []
         signed = [self._delta("signature_delta", signature="")] if self._open == "thinking" else []
@@ -115,7 +115,7 @@ class AnthropicWriter:
         errors = [{"id": call.id, **call.mark} for call in reply.said.calls if call.error]
         more = reply.mark | ({"validation_errors": errors} if errors else {})
         end = _event("message_delta", delta=delta, usage=usage, **more)
-        return [*self._start(reply), *self._closed(), end, _event("message_stop")]
+        return [*self._start(reply), *self._close_block(), end, _event("message_stop")]
 
     def error(self, error: HTTPError) -> Frame:
         return Frame({"type": "error", "error": error.body}, "error")

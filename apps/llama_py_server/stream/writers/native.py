@@ -25,8 +25,8 @@ class NativeWriter:
     def __init__(self, state: ModelState) -> None:
         self.state = state
 
-    def whole(self, replies: Sequence[Reply]) -> Any:
-        found = [whole(self.state, reply) for reply in replies]
+    def write_body(self, replies: Sequence[Reply]) -> Any:
+        found = [reply_body(self.state, reply) for reply in replies]
         return found[0] if len(found) == 1 else found
 
     def progress(self, reply: Reply) -> list[Frame]:
@@ -54,13 +54,13 @@ class NativeWriter:
         }
 
     def final(self, reply: Reply) -> list[Frame]:
-        return [Frame(whole(self.state, reply))]
+        return [Frame(reply_body(self.state, reply))]
 
     def error(self, error: HTTPError) -> Frame:
         return Frame({"error": error.body})
 
 
-def whole(state: ModelState, reply: Reply) -> dict[str, Any]:
+def reply_body(state: ModelState, reply: Reply) -> dict[str, Any]:
     """Return a reply that has ended; in a stream its text was sent before."""
     told = reply.delivery
     body: dict[str, Any] = {
@@ -72,7 +72,7 @@ def whole(state: ModelState, reply: Reply) -> dict[str, Any]:
         "tokens_predicted": reply.n_generated,
         "tokens_evaluated": reply.n_prompt,
         "generation_settings": all_settings(reply.request, told, state),
-        "prompt": shown(state, reply.prompt),
+        "prompt": show_prompt(state, reply.prompt),
         "has_new_line": reply.has_new_line,
         "truncated": reply.truncated,
         "stop": True,
@@ -89,7 +89,7 @@ def whole(state: ModelState, reply: Reply) -> dict[str, Any]:
     return nested(body, told.response_fields) if told.response_fields else body
 
 
-def shown(state: ModelState, ids: Sequence[int]) -> str:
+def show_prompt(state: ModelState, ids: Sequence[int]) -> str:
     """Return the text of a prompt's tokens, including special tokens; images become markers."""
     tokenizer = state.tokenizer
     media = ids.media if isinstance(ids, Mixed) else {}

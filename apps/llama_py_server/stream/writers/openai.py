@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from llama_py_server.stream.writers.native import whole
+from llama_py_server.stream.writers.native import reply_body
 from llama_py_server.stream.writers.probabilities import (
     CompletionLogprobs,
     probabilities,
-    scored,
+    score_prompt,
     without_end,
 )
 from llama_py_server.stream.writers.progress import timings, with_progress
@@ -70,16 +70,16 @@ class OpenAIWriter(ABC):
     def choice(self, reply: Reply) -> dict[str, Any]:
         """Return the choice of a reply that has ended."""
 
-    def whole(self, replies: Sequence[Reply]) -> Any:
+    def write_body(self, replies: Sequence[Reply]) -> Any:
         body = self.body([self.choice(a) for a in replies], False)
         body |= {"usage": usage(replies), "timings": timings(replies[0])}
         if replies[0].delivery.verbose:
-            body["__verbose"] = whole(self.state, replies[0])
+            body["__verbose"] = reply_body(self.state, replies[0])
         return body
 
     def note(self, reply: Reply) -> None:
         """Note a reply that is being streamed."""
-        if not reply.ended:
+        if not reply.has_ended:
             self._left.add(reply.index)
 
     def is_last(self, reply: Reply) -> bool:
@@ -113,7 +113,7 @@ class CompletionWriter(OpenAIWriter):
         content = super().logprobs(reply, chosen) or {"content": []}
         return content | self._completed[reply.index].lists([*before, *chosen])
 
-    def _echoed(self, reply: Reply) -> tuple[str, list[ChosenToken]]:
+    def _echo_prompt(self, reply: Reply) -> tuple[str, list[ChosenToken]]:
         """Return the prompt and the probabilities of its tokens, once per reply."""
         if not reply.delivery.echo or reply.index in self._echoing:
             return "", []
@@ -121,12 +121,12 @@ class CompletionWriter(OpenAIWriter):
         text, t = prompt_text(self.state, reply.prompt), self.state.tokenizer
         if reply.request.params.logprobs is None:
             return text, []
-        found = scored(t, reply)
+        found = score_prompt(t, reply)
         self._completed[reply.index] = CompletionLogprobs.of_prompt(t, text, found)
         return text, found
 
     def choice(self, reply: Reply) -> dict[str, Any]:
-        text, before = self._echoed(reply)
+        text, before = self._echo_prompt(reply)
         return {
             "text": text + reply.text,
             "index": reply.index,
@@ -152,7 +152,7 @@ class CompletionWriter(OpenAIWriter):
     def _chunk(
         self, reply: Reply, text: str, chosen: Sequence[ChosenToken] = (), reason: str | None = None
     ) -> dict[str, Any]:
-        prompt, before = self._echoed(reply)
+        prompt, before = self._echo_prompt(reply)
         choice = {
             "text": prompt + text,
             "index": reply.index,
@@ -167,7 +167,7 @@ class CompletionWriter(OpenAIWriter):
         chunk["choices"][0] |= reply.mark
         chunk |= {"usage": usage([reply]), "timings": timings(reply)}
         if reply.delivery.verbose:
-            chunk["__verbose"] = whole(self.state, reply)
+            chunk["__verbose"] = reply_body(self.state, reply)
         return [Frame(chunk)]
 
 

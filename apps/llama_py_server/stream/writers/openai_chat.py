@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from llama_py_server.stream.writers.native import whole
+from llama_py_server.stream.writers.native import reply_body
 from llama_py_server.stream.writers.openai import OpenAIWriter, finish_reason, usage
 from llama_py_server.stream.writers.progress import timings, with_progress
 from llama_py_server.wire.sse import Frame
@@ -33,7 +33,7 @@ class ChatWriter(OpenAIWriter):
         choice: dict[str, Any] = {
             "finish_reason": self._reason(reply),
             "index": reply.index,
-            "message": self._renamed(message(reply)) | self._cut(reply),
+            "message": self._rename_call(message(reply)) | self._cut(reply),
             **reply.mark,
         }
         if (logprobs := self.logprobs(reply, reply.chosen)) is not None:
@@ -50,7 +50,7 @@ class ChatWriter(OpenAIWriter):
             return {}
         return {"content": None, "function_call": {"name": self._forced, "arguments": ""}}
 
-    def _renamed(self, said: dict[str, Any]) -> dict[str, Any]:
+    def _rename_call(self, said: dict[str, Any]) -> dict[str, Any]:
         """Return a message, or a part of a message, with its call in the client's field."""
         if not self._older or "tool_calls" not in said:
             return said
@@ -70,7 +70,7 @@ class ChatWriter(OpenAIWriter):
     def partial(self, reply: Reply, change: Change) -> list[Frame]:
         self.note(reply)
         start = self._start(reply)
-        said = [self._renamed(delta_of(one)) for one in change.deltas]
+        said = [self._rename_call(write_delta(one)) for one in change.deltas]
         logprobs = self.logprobs(reply, change.chosen)
         if logprobs is not None and not said:
             said.append({"content": ""})  # carries their probabilities
@@ -94,7 +94,7 @@ class ChatWriter(OpenAIWriter):
         chunks = [*self._start(reply), *cut, self._chunk(reply, {}, self._reason(reply))]
         chunks[-1]["choices"][0] |= reply.mark
         if reply.delivery.verbose:
-            chunks[-1]["__verbose"] = whole(self.state, reply)
+            chunks[-1]["__verbose"] = reply_body(self.state, reply)
         if self.is_last(reply) and reply.delivery.include_usage:
             chunks.append({**self.body([], True), "usage": usage(self._ended)})
         chunks[-1]["timings"] = timings(reply)
@@ -125,7 +125,7 @@ def calls(said: ReplyMessage) -> list[dict[str, Any]]:
     ]
 
 
-def delta_of(delta: AnswerDelta) -> dict[str, Any]:
+def write_delta(delta: AnswerDelta) -> dict[str, Any]:
     """Return a delta in OpenAI's form (server-chat.cpp:server_chat_msg_diff_to_json_oaicompat)."""
     found: dict[str, Any] = {}
     if delta.reasoning:

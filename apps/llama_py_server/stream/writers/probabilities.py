@@ -24,16 +24,18 @@ def probabilities(
     name, top = ("prob", "top_probs") if after_sampling else ("logprob", "top_logprobs")
     return [
         {
-            **_likely(tokenizer, one.token, one.value, name),
-            top: [_likely(tokenizer, id, value, name) for id, value in one.top],
+            **_write_probability(tokenizer, one.token, one.value, name),
+            top: [_write_probability(tokenizer, id, value, name) for id, value in one.top],
         }
         for one in chosen
     ]
 
 
-def _likely(tokenizer: Tokenizer, id: int, value: float | None, name: str) -> dict[str, Any]:
+def _write_probability(
+    tokenizer: Tokenizer, id: int, value: float | None, name: str
+) -> dict[str, Any]:
     piece = tokenizer.token_bytes(id)
-    return {"id": id, "token": _escaped(piece), "bytes": list(piece), name: _finite(value)}
+    return {"id": id, "token": _escape_bytes(piece), "bytes": list(piece), name: _finite(value)}
 
 
 def without_end(tokenizer: Tokenizer, chosen: Sequence[ChosenToken]) -> list[ChosenToken]:
@@ -41,7 +43,7 @@ def without_end(tokenizer: Tokenizer, chosen: Sequence[ChosenToken]) -> list[Cho
     return [one for one in chosen if not tokenizer.is_eog(one.token)]
 
 
-def scored(tokenizer: Tokenizer, reply: Reply) -> list[ChosenToken]:
+def score_prompt(tokenizer: Tokenizer, reply: Reply) -> list[ChosenToken]:
     """Return the tokens of a prompt as if they had been chosen. The first has no probability."""
     first = [Score(id, None, ()) for id in reply.prompt[:1]]
     return [
@@ -88,11 +90,11 @@ class CompletionLogprobs:
 
     def _text(self, id: int) -> str:
         piece = self.tokenizer.token_bytes(id)
-        text = _escaped(piece)
+        text = _escape_bytes(piece)
         return text if text.encode() == piece else f"bytes:{text}"
 
 
-def _escaped(piece: bytes) -> str:
+def _escape_bytes(piece: bytes) -> str:
     r"""Return the text of a token; bytes of an incomplete character become \xNN, as at OpenAI."""
     return piece.decode("utf-8", "backslashreplace")
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from llama_py_server.stream.reply import Reply
 
 
-def progress_of(reply: Reply) -> dict[str, int]:
+def write_progress(reply: Reply) -> dict[str, int]:
     """Return a prompt's progress: all, cached and processed tokens; milliseconds."""
     t = reply.timings
     ms = int(1000 * t.prompt_seconds)
@@ -17,7 +17,7 @@ def progress_of(reply: Reply) -> dict[str, int]:
 
 def with_progress(reply: Reply, body: dict[str, Any]) -> dict[str, Any]:
     """Return a stream's object with the prompt's progress."""
-    found = {**body, "prompt_progress": progress_of(reply)}
+    found = {**body, "prompt_progress": write_progress(reply)}
     return found | ({"timings": timings(reply)} if reply.delivery.timings_per_token else {})
 
 

@@ -50,7 +50,7 @@ class ResponsesWriter:
         self._kinds: list[str] = []  # types of the items, in order
         self._done: list[Item] = []
 
-    def whole(self, replies: Sequence[Reply]) -> Any:
+    def write_body(self, replies: Sequence[Reply]) -> Any:
         return self._response(replies[0], self._items(replies[0]))
 
     def _response(self, reply: Reply, output: list[Item]) -> dict[str, Any]:
@@ -161,23 +161,23 @@ class ResponsesWriter:
     def partial(self, reply: Reply, change: Change) -> list[Frame]:
         found, logprobs = self._start(reply), self._logprobs(reply, change.of_content)
         for delta in change.deltas:
-            found += self._added(delta, reply, logprobs)
+            found += self._write_delta(delta, reply, logprobs)
             logprobs = [] if delta.content else logprobs
         if found and change.deltas and reply.delivery.timings_per_token:
             found[-1].data["timings"] = timings(reply)
         return found
 
-    def _added(self, delta: AnswerDelta, reply: Reply, logprobs: list[Item]) -> list[Frame]:
+    def _write_delta(self, delta: AnswerDelta, reply: Reply, logprobs: list[Item]) -> list[Frame]:
         found = []
         if delta.reasoning:
-            found += self._opened("reasoning", self._thoughts([]), reply)
-            at = {**self._where(), "content_index": 0, "item_id": self.ids["reasoning"]}
+            found += self._open_item("reasoning", self._thoughts([]), reply)
+            at = {**self._item_position(), "content_index": 0, "item_id": self.ids["reasoning"]}
             kind = "response.reasoning_text.delta"
             found.append(self._event(kind, **at, delta=delta.reasoning))
         if delta.content:
             new = "message" not in self._kinds
-            found += self._opened("message", self._message([]), reply)
-            where = {**self._where(), "content_index": 0, "item_id": self.ids["message"]}
+            found += self._open_item("message", self._message([]), reply)
+            where = {**self._item_position(), "content_index": 0, "item_id": self.ids["message"]}
             if new:
                 added = "response.content_part.added"
                 found.append(self._event(added, **where, part=part("", [])))
@@ -186,30 +186,30 @@ class ResponsesWriter:
         if delta.index is not None:
             call = reply.said.calls[delta.index]
             began = {**_call(call, "in_progress"), "arguments": ""}
-            found += self._opened(f"call {delta.index}", began, reply)
+            found += self._open_item(f"call {delta.index}", began, reply)
             if delta.arguments:
                 kind = "response.function_call_arguments.delta"
-                where = {**self._where(), "item_id": f"fc_{call.id}"}
+                where = {**self._item_position(), "item_id": f"fc_{call.id}"}
                 found.append(self._event(kind, **where, delta=delta.arguments))
         return found
 
-    def _where(self) -> dict[str, int]:
+    def _item_position(self) -> dict[str, int]:
         return {"output_index": len(self._kinds) - 1}
 
-    def _opened(self, kind: str, item: Item, reply: Reply) -> list[Frame]:
+    def _open_item(self, kind: str, item: Item, reply: Reply) -> list[Frame]:
         if kind in self._kinds:
             return []
-        found = self._closed(reply)
+        found = self._close_item(reply)
         self._kinds.append(kind)
-        added = self._event("response.output_item.added", **self._where(), item=item)
+        added = self._event("response.output_item.added", **self._item_position(), item=item)
         return [*found, added]
 
-    def _closed(self, reply: Reply, cut: bool = False) -> list[Frame]:
+    def _close_item(self, reply: Reply, cut: bool = False) -> list[Frame]:
         """Return frames that end the last item."""
         if len(self._done) == len(self._kinds):
             return []
         kind = self._kinds[-1]
-        item, where = self._item(kind, reply, cut), self._where()
+        item, where = self._item(kind, reply, cut), self._item_position()
         self._done.append(item)
         found = []
         if kind == "message":
@@ -227,7 +227,7 @@ class ResponsesWriter:
         return [*found, self._event("response.output_item.done", **where, item=item)]
 
     def final(self, reply: Reply) -> list[Frame]:
-        found = [*self._start(reply), *self._closed(reply, reply.is_cut)]
+        found = [*self._start(reply), *self._close_item(reply, reply.is_cut)]
         response = self._response(reply, self._items(reply))
         end = self._event(f"response.{response['status']}", response=response)
         end.data["timings"] = timings(reply)
