@@ -60,9 +60,9 @@ def _is_model(name: str, short_name: str) -> bool:
 
     if name.endswith(".gguf") or _model(name)[0] == "-hf" or Path(name).is_file():
         return True
-    from llama_py_tools.models.local_models import known
+    from llama_py_tools.models.local_models import known_models
 
-    return bool(short_name) and short_name in known()
+    return bool(short_name) and short_name in known_models()
 
 
 def arguments(word: str, rest: Sequence[str]) -> list[str]:

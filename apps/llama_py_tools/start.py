@@ -17,7 +17,7 @@ class Start:
     def __call__(self) -> int:
         """Run the command and return its exit code."""
         try:
-            return self._written()
+            return self._finish_output()
         except KeyboardInterrupt:
             return 130
         except OSError as e:  # errors of output before a command begins: help, completion
@@ -30,18 +30,18 @@ class Start:
                 print(f"error: {e.strerror or e}", file=sys.stderr)
             return 1
 
-    def _written(self) -> int:
+    def _finish_output(self) -> int:
         """Return the command's exit code when all that it printed is written."""
         import sys
 
-        from llama_py_tools.command.ranks import joined
+        from llama_py_tools.command.ranks import join_ranks
         from llama_py_tools.commands import COMMANDS, LAUNCHER
 
         given = sys.argv[1:]
         words = [self.word, *given] if self.word else given
         command = COMMANDS.get(words[0], LAUNCHER) if words else LAUNCHER
         try:
-            if (code := joined(command.ranks == "serve", command.plans(words[1:]))) is not None:
+            if (code := join_ranks(command.ranks == "serve", command.plans(words[1:]))) is not None:
                 return code
             return int((command if self.word else LAUNCHER).load().main() or 0)
         finally:

@@ -226,11 +226,11 @@ class Predicted:
             repetitions=args.repetitions,
         )
         model = PlannedModel(header_of(args.model), stand_ins(["cpu"]))
-        limits = command.limits_of(o, args.model, model, run_tests)
+        limits = command.machine_limits(o, args.model, model, run_tests)
         n, n_ctx = min(args.n_prompt, o.n_ubatch[0]), max(args.n_prompt, args.n_gen)
         self.n_prompt, self.n_batches = args.n_prompt, -(-args.n_prompt // n)
-        self.many = command.shape_of(model, limits, n, n_ctx)
-        self.one = command.shape_of(model, limits, 1, n_ctx)
+        self.many = command.batch_cost(model, limits, n, n_ctx)
+        self.one = command.batch_cost(model, limits, 1, n_ctx)
         self._measure_beside(args)
 
     def _measure_beside(self, args: argparse.Namespace) -> None:

@@ -306,15 +306,15 @@ def test_typed_lines_are_kept_for_their_user_only(
 ) -> None:
     file = tmp_path / "data" / "chat_history"
     monkeypatch.setattr(history, "path", lambda: file)
-    assert history.opened() == file
+    assert history.open_history() == file
     assert [stat.S_IMODE(f.stat().st_mode) for f in (file, file.parent)] == [0o600, 0o700]
     monkeypatch.setattr(history, "MAX_BYTES", 60)
     file.write_text("".join(f"\n# 2026\n+line {i}\n" for i in range(9)))
-    history.opened()
+    history.open_history()
     assert file.read_text() == "\n# 2026\n+line 8\n"
-    kept = terminal._Kept(str(file))
+    kept = terminal._HistoryFile(str(file))
     kept.store_string("no UTF-8: \udcff")
     assert next(iter(kept.load_history_strings())) == "no UTF-8: ?"
-    terminal._Kept(str(file / "below a file")).store_string("said")  # is not kept
+    terminal._HistoryFile(str(file / "below a file")).store_string("said")  # is not kept
     monkeypatch.setattr(history, "path", lambda: file / "below a file")
-    assert history.opened() is None
+    assert history.open_history() is None

@@ -19,7 +19,7 @@ from llama_py.params import ModelParams
 from llama_py.weights import placement
 from llama_py_tools.command.params import FileParams
 from llama_py_tools.measure import debug
-from llama_py_tools.measure.node_text import heading, value_lines, values_of
+from llama_py_tools.measure.node_text import heading, read_values, value_lines
 from llama_py_tools.models import session
 from tests.support.adapters import matrices, pairs, write_adapter
 from tests.support.commands import run, tiny_model
@@ -164,7 +164,7 @@ def test_views_are_read_with_their_strides() -> None:
     graph.build_forward_expand(ops.cont(flipped).set_name("dense"))
 
     def watch(t: Tensor) -> None:
-        values = values_of(t)
+        values = read_values(t)
         assert values is not None
         seen[t.name] = values
 
@@ -177,7 +177,7 @@ def test_views_are_read_with_their_strides() -> None:
 
 
 def test_quantized_nodes_have_no_values() -> None:
-    assert values_of(Tensor(BY_NAME["q8_0"], (32,))) is None
+    assert read_values(Tensor(BY_NAME["q8_0"], (32,))) is None
 
 
 def test_tokens_need_no_tokenizer(

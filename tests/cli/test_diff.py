@@ -17,7 +17,7 @@ from ggml_ref.quants import dequantizer, quantizer
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.write import content
 from llama_py_tools.graph import main
-from llama_py_tools.graph.diff.found import aligned
+from llama_py_tools.graph.diff.found import compare_runs
 from llama_py_tools.graph.diff.numbers import Stats, rounding
 from llama_py_tools.graph.diff.report import lines
 from llama_py_tools.graph.diff.run import RecordedRun
@@ -297,7 +297,9 @@ def run_of(what: str, **values: float) -> RecordedRun:
 
 def test_errors_that_grow_are_told_but_no_fault() -> None:
     """Each node is right for its inputs; the runs end far apart all the same."""
-    found = aligned(run_of("ours", a=1.0005, b=1.002, c=1.3), run_of("theirs", a=1, b=1, c=1), None)
+    found = compare_runs(
+        run_of("ours", a=1.0005, b=1.002, c=1.3), run_of("theirs", a=1, b=1, c=1), None
+    )
     assert [n.name for n in found.far] == ["c"], "as long as it is not known what nodes make"
     for node in found.nodes:
         node.made = NONE

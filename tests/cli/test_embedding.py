@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from llama_py_tools.measure import embedding
-from llama_py_tools.measure.embedding import EmbeddingParams, TextRows, texts_of, written
+from llama_py_tools.measure.embedding import EmbeddingParams, TextRows, format_rows, read_texts
 
 ROWS = np.array([[0.6, 0.8, 0.0], [1.0, 0.0, 0.0]], np.float32)
 
@@ -17,7 +17,7 @@ ROWS = np.array([[0.6, 0.8, 0.0], [1.0, 0.0, 0.0]], np.float32)
 def shown(form: str = "", pooling: str = "mean", texts: int = 2, whole: bool = False) -> str:
     names = ["the first text", "b"][:texts]
     found = TextRows(ROWS, names, pooling, ["no", "yes", "2"], whole)
-    return "".join(written(found, form))
+    return "".join(format_rows(found, form))
 
 
 def test_for_people() -> None:
@@ -35,11 +35,11 @@ def test_for_people() -> None:
 def test_rows_are_cut_where_there_are_several_texts() -> None:
     rows = np.zeros((2, 20), np.float32)
     found = TextRows(rows, ["a", "b"], "mean", [], False)
-    assert "".join(written(found, "")).splitlines()[1].count("0.000000") == 16
+    assert "".join(format_rows(found, "")).splitlines()[1].count("0.000000") == 16
     one = TextRows(rows[:1], ["a"], "mean", [], False)
-    assert "".join(written(one, "")).count("0.000000") == 20
+    assert "".join(format_rows(one, "")).count("0.000000") == 20
     tokens = TextRows(rows, ["a"], "none", [], False)
-    assert "".join(written(tokens, "")).splitlines()[2].split() == [
+    assert "".join(format_rows(tokens, "")).splitlines()[2].split() == [
         "embedding",
         "1:",
         *["0.000000"] * 3,
@@ -54,7 +54,9 @@ def test_scores() -> None:
         "rerank score 0:    0.800 [yes]",
     ]
     one = TextRows(ROWS[:, :1], ["a", "b"], "rank", ["0"], False)
-    assert "".join(written(one, "")) == "\nrerank score 0:    0.600\nrerank score 1:    1.000\n\n"
+    assert (
+        "".join(format_rows(one, "")) == "\nrerank score 0:    0.600\nrerank score 1:    1.000\n\n"
+    )
 
 
 def test_for_programs() -> None:
@@ -68,11 +70,11 @@ def test_for_programs() -> None:
 
 
 def test_texts_of_options(tmp_path: Path) -> None:
-    assert texts_of(EmbeddingParams(prompt=r"a\nb")) == ["a", "b"]
-    assert texts_of(EmbeddingParams(prompt=r"a\nb", escape=False)) == [r"a\nb"]
+    assert read_texts(EmbeddingParams(prompt=r"a\nb")) == ["a", "b"]
+    assert read_texts(EmbeddingParams(prompt=r"a\nb", escape=False)) == [r"a\nb"]
     file = tmp_path / "texts"
     file.write_text("x|y\n")
-    assert texts_of(EmbeddingParams(file=str(file), separator="|")) == ["x", "y"]
+    assert read_texts(EmbeddingParams(file=str(file), separator="|")) == ["x", "y"]
 
 
 def test_the_demo_model(capsys: pytest.CaptureFixture[str]) -> None:

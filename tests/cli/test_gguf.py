@@ -12,7 +12,7 @@ from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.write import encode
 from llama_py.loading.model import DEMO
 from llama_py_tools.gguf import main
-from llama_py_tools.gguf.sizes import size_of
+from llama_py_tools.gguf.sizes import parse_size
 from tests.support.gguf_writer import Tensor, array, gguf, kv, write
 
 KEYS = [
@@ -174,9 +174,9 @@ def test_diff(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_sizes() -> None:
-    assert [size_of(t) for t in ("12", "3k", "2M", "1G")] == [12, 3000, 2_000_000, 10**9]
+    assert [parse_size(t) for t in ("12", "3k", "2M", "1G")] == [12, 3000, 2_000_000, 10**9]
     with pytest.raises(ValueError, match="is not a size"):
-        size_of("1T")
+        parse_size("1T")
 
 
 def test_what_is_written_is_read_again() -> None:

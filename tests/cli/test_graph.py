@@ -10,7 +10,7 @@ import pytest
 
 from dev.record.golden import store
 from llama_py_tools.graph import main
-from llama_py_tools.graph.dot import quoted
+from llama_py_tools.graph.dot import quote
 from llama_py_tools.graph.layers import groups
 from tests.support import graph_models
 from tests.support.commands import run, tiny_model
@@ -129,7 +129,7 @@ def test_dot(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None
     edges = re.findall(r"^\s+(\w+) -> (\w+);", text, re.M)
     assert len(declared) > 200
     assert {end for edge in edges for end in edge} <= declared
-    assert quoted('a"b\\c\nd') == r'"a\"b\\c\nd"'
+    assert quote('a"b\\c\nd') == r'"a\"b\\c\nd"'
 
 
 def test_html(models: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from llama_py_tools.graph import main
 from llama_py_tools.graph.read.record import CallRecorder
 from llama_py_tools.graph.read.text import WIDTH, heading, spans, text
 from llama_py_tools.graph.read.tree import Function, Section, sections
-from llama_py_tools.graph.view.seen import planned
+from llama_py_tools.graph.view.seen import plan_graphs
 from tests.support.commands import tiny_model
 
 FAMILIES = [
@@ -40,7 +40,7 @@ def read(folder: Path, name: str) -> tuple[list[list[Section]], list[set[int]]]:
     ctx = load(str(tiny_model(folder, name)), device="null").context(n_ctx=64)
     recorder = CallRecorder()
     with recorder.record():
-        seen = planned(ctx, [1, 2, 3], 0)
+        seen = plan_graphs(ctx, [1, 2, 3], 0)
     nodes = [{id(t) for t in s.graph.nodes} for s in seen]
     return [sections(s.graph, recorder) for s in seen], nodes
 

@@ -21,9 +21,9 @@ from llama_py_tools.graph.view import model_explorer
 from llama_py_tools.graph.view.data import graph_data, page_data
 from llama_py_tools.graph.view.memory import memories
 from llama_py_tools.graph.view.overlays import put
-from llama_py_tools.graph.view.page import embedded, page
+from llama_py_tools.graph.view.page import embed_json, page
 from llama_py_tools.graph.view.seen import GraphRecord
-from llama_py_tools.graph.view.tree import Item, LayerBox, RepeatBox, folded, tree
+from llama_py_tools.graph.view.tree import Item, LayerBox, RepeatBox, fold_repeats, tree
 from tests.support import graph_models, large_models
 from tests.support.commands import tiny_model
 
@@ -88,7 +88,7 @@ def shapes(items: list[Item]) -> list[Any]:
     ],
 )
 def test_repetitions(layers: str, expected: list[Any]) -> None:
-    found = folded([layer(int(c)) for c in layers])
+    found = fold_repeats([layer(int(c)) for c in layers])
     assert shapes(found) == expected
 
 
@@ -182,10 +182,10 @@ def test_a_title_of_a_strange_path() -> None:
 
 def test_embedded_json_is_json() -> None:
     value = {"a": "<!--<script>&", "b": [1, "\u2028"]}
-    assert json.loads(embedded(value)) == value
-    assert not set("<>&") & set(embedded(value))
+    assert json.loads(embed_json(value)) == value
+    assert not set("<>&") & set(embed_json(value))
     with pytest.raises(ValueError):
-        embedded({"a": float("nan")})
+        embed_json({"a": float("nan")})
 
 
 def check_memory(memory: dict[str, Any], n_nodes: int) -> None:

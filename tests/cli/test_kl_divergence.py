@@ -50,7 +50,7 @@ def test_the_files_bytes(tmp_path: Path) -> None:
 
 def test_what_lies_deep_is_one_value() -> None:
     logits = np.array([[0, -3, -16.5, -40], [2, 2, 2, 2]], np.float32)
-    found = kl.unpacked(kl.packed(logits), 4)
+    found = kl.unpack(kl.pack(logits), 4)
     assert found[0, 2] == found[0, 3] == pytest.approx(found[0, 0] - 16, abs=1e-3)
     assert found[1].tolist() == pytest.approx([math.log(0.25)] * 4)
 

@@ -191,9 +191,9 @@ def test_colours_of_a_console(monkeypatch: pytest.MonkeyPatch, obeys: bool) -> N
 
 def test_how_a_process_died() -> None:
     """Windows has codes for it, some systems signals without a name."""
-    assert pool._told(0xC0000005) == f"exit code {0xC0000005}"
-    assert pool._told(-999) == "exit code -999"
-    assert pool._told(-15) == "signal SIGTERM"
+    assert pool._exit_reason(0xC0000005) == f"exit code {0xC0000005}"
+    assert pool._exit_reason(-999) == "exit code -999"
+    assert pool._exit_reason(-15) == "signal SIGTERM"
 
 
 def test_a_folder_that_cannot_be_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from ggml_py.ops.traffic import count_bytes
 from ggml_py.plan.assign import is_view
 from llama_py.fit.planning import PlannedContext, PlannedModel, header_of, stand_ins
 from llama_py_tools.bench.predict.command import counts, link, speed
-from llama_py_tools.bench.predict.cost import BatchCost, Link, best, prompt, stages, token
+from llama_py_tools.bench.predict.cost import BatchCost, Link, fastest_split, prompt, stages, token
 from llama_py_tools.bench.predict.work import MachineLimits, n_sums, sorted_out
 from tests.support.commands import DEMO, refused, run
 from tests.support.live_models import live
@@ -31,7 +31,9 @@ def test_a_token_by_hand() -> None:
     assert token(ONE, slow, 2, 1) == pytest.approx(shared + 4 * 2 * 1e-3)
     other, both = replace(ONE, n_sums=[1, 2, 1, 0], summing=1e-3), replace(LINK, meeting=1e-3)
     assert token(other, both, 2, 1) == pytest.approx(shared - 4 * HAND + 4 * 2e-3)
-    assert best(ONE, LINK, 4) == min([(1, 4), (2, 2), (4, 1)], key=lambda m: token(ONE, LINK, *m))
+    assert fastest_split(ONE, LINK, 4) == min(
+        [(1, 4), (2, 2), (4, 1)], key=lambda m: token(ONE, LINK, *m)
+    )
 
 
 def test_batches_of_a_prompt_follow_each_other() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from ggml_py.errors import ModelError
 from llama_py_tools.generate import cli
-from llama_py_tools.models.url import downloaded
+from llama_py_tools.models.url import download
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -46,26 +46,26 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def test_once(server: str, tmp_path: Path) -> None:
     for _ in range(2):
-        path = downloaded(f"{server}/a.gguf?x=y#z", "", False)
+        path = download(f"{server}/a.gguf?x=y#z", "", False)
         assert path == str(tmp_path / "cache" / "a.gguf")
         assert Path(path).read_text() == "a.gguf"
     assert len(Quiet.asked) == 1
-    assert downloaded(f"{server}/a.gguf", "", True) == path
+    assert download(f"{server}/a.gguf", "", True) == path
 
 
 def test_a_name_and_password_are_a_header(server: str) -> None:
     host = server.removeprefix("http://")
-    downloaded(f"http://me:p%40ss@{host}/a.gguf", "", False)
+    download(f"http://me:p%40ss@{host}/a.gguf", "", False)
     assert Quiet.codes == ["Basic " + b64encode(b"me:p@ss").decode()]
     with pytest.raises(ModelError) as e:
-        downloaded(f"http://me:p%40ss@{host}/no.gguf?key=secret", "", False)
+        download(f"http://me:p%40ss@{host}/no.gguf?key=secret", "", False)
     assert str(e.value).startswith(f"-mu {server}/no.gguf: ")
     assert "p%40ss" not in str(e.value) and "secret" not in str(e.value)
 
 
 def test_where_m_says_and_all_parts(server: str, tmp_path: Path) -> None:
     path = tmp_path / "own" / "mine-00001-of-00002.gguf"
-    assert downloaded(f"{server}/b-00001-of-00002.gguf", str(path), False) == str(path)
+    assert download(f"{server}/b-00001-of-00002.gguf", str(path), False) == str(path)
     assert sorted(p.name for p in path.parent.iterdir()) == ["b-00002-of-00002.gguf", path.name]
 
 
@@ -78,7 +78,7 @@ def test_refusals(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
         ("http://127.0.0.1:1/a.gguf", False, r"cannot be reached \(.*refused\); check the network"),
     ):
         with pytest.raises(ModelError, match=says):
-            downloaded(url, "", offline)
+            download(url, "", offline)
     assert not (tmp_path / "cache" / "no.gguf").exists()
     assert cli.main(["-mu", f"{server}/a.gguf", "-p", "x"]) == 1
     assert "not a GGUF file" in capsys.readouterr().err
@@ -88,5 +88,5 @@ def test_refusals(server: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
 def test_a_file_that_does_not_come_whole(server: str, tmp_path: Path) -> None:
     (tmp_path / "web" / "short.gguf").write_text("x")
     with pytest.raises(ModelError, match="only 1 of 100 bytes were downloaded; try again"):
-        downloaded(f"{server}/short.gguf", "", False)
+        download(f"{server}/short.gguf", "", False)
     assert [*(tmp_path / "cache").iterdir()] == []

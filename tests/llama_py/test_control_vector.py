@@ -80,9 +80,9 @@ def test_a_direction_moves_the_stream_by_itself() -> None:
     directions = np.linspace(-1, 1, 64).astype(np.float32)[None]
 
     def keep(t: object) -> None:
-        from llama_py_tools.measure.node_text import values_of
+        from llama_py_tools.measure.node_text import read_values
 
-        results.append(values_of(t))  # type: ignore[arg-type]
+        results.append(read_values(t))  # type: ignore[arg-type]
 
     for d in (None, directions):
         ctx.clear()

@@ -17,7 +17,7 @@ from llama_py.quantize.plan import Wishes, check_imatrix, jobs, metadata
 from llama_py.quantize.prune import order, renamed
 from llama_py_tools.command.options import read
 from llama_py_tools.gguf.main import parser
-from llama_py_tools.gguf.quantize_params import QuantizeParams, wishes_of
+from llama_py_tools.gguf.quantize_params import QuantizeParams, build_wishes
 
 RECORDED = recorded_types()
 CASES = dict(cases(list(FILE_TYPES)))
@@ -28,7 +28,7 @@ IMATRIX = Imatrix(
 
 def wishes(case: Case, type: str) -> Wishes:
     args = parser().parse_args(["quantize", *case.options, "x.gguf", type])
-    return wishes_of(read(args, QuantizeParams))
+    return build_wishes(read(args, QuantizeParams))
 
 
 @pytest.mark.parametrize("name", RECORDED)

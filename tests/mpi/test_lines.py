@@ -87,7 +87,7 @@ def test_all_addresses_of_this_machine_are_told() -> None:
 
 def test_hosts_may_be_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     """An IPv6 address by its name, as launchers know no others."""
-    assert ranks.parsed("a.example.org,b-2:3,user@c,10.0.0.1:2") == [
+    assert ranks.parse_hosts("a.example.org,b-2:3,user@c,10.0.0.1:2") == [
         ("a.example.org", 1),
         ("b-2", 3),
         ("user@c", 1),
@@ -95,13 +95,13 @@ def test_hosts_may_be_addresses(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     monkeypatch.setattr(socket, "gethostbyaddr", lambda address: (f"n{address[-1]}", [], []))
     monkeypatch.setattr(socket, "getaddrinfo", lambda *args, **more: [])
-    assert ranks.parsed("[fd00::7],[fd00::8]:2") == [("n7", 1), ("n8", 2)]
+    assert ranks.parse_hosts("[fd00::7],[fd00::8]:2") == [("n7", 1), ("n8", 2)]
 
 
 @pytest.mark.parametrize("hosts", ["", "a:", "a:0", "a:x", "::1", "[::1", "[::1]2", "a b", "a:1:2"])
 def test_what_names_no_machine_is_refused(hosts: str) -> None:
     with pytest.raises(SystemExit, match=r"^error: --hosts .*: expected HOST\[:N\],\.\.\."):
-        ranks.parsed(hosts)
+        ranks.parse_hosts(hosts)
 
 
 def test_an_address_without_a_name_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,7 +110,7 @@ def test_an_address_without_a_name_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(socket, "gethostbyaddr", unknown)
     with pytest.raises(SystemExit, match="needs a name or an IPv4 address"):
-        ranks.parsed("[fd00::7]:2")
+        ranks.parse_hosts("[fd00::7]:2")
 
 
 def test_a_machine_with_ipv6_only_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

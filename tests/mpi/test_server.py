@@ -15,7 +15,7 @@ import pytest
 from llama_py_server.models.fitting import check_fits
 from llama_py_server.models.loss import Loss
 from llama_py_server.wire.errors import HTTPError
-from llama_py_tools.command.supervisor import left
+from llama_py_tools.command.supervisor import remove_rank
 from tests.mpi.launching import TIMEOUT, launcher
 from tests.mpi.test_ranks import rank_of
 from tests.server.served import events
@@ -117,11 +117,11 @@ def test_a_stop_while_it_starts_is_one_line_and_one_code(moment: str) -> None:
 
 def test_who_is_left() -> None:
     hosts = [("a", 2), ("b", 1), ("c", 2)]
-    assert left(hosts, 0, False) == left(hosts, 0, True) == hosts
-    assert left(hosts, 1, True) == [("a", 1), ("b", 1), ("c", 2)]
-    assert left(hosts, 2, False) == [("a", 2), ("c", 2)]
-    assert left(hosts, 4, False) == [("a", 2), ("b", 1), ("c", 1)]
-    assert left(hosts, 3, True) == [("a", 2), ("b", 1)]
+    assert remove_rank(hosts, 0, False) == remove_rank(hosts, 0, True) == hosts
+    assert remove_rank(hosts, 1, True) == [("a", 1), ("b", 1), ("c", 2)]
+    assert remove_rank(hosts, 2, False) == [("a", 2), ("c", 2)]
+    assert remove_rank(hosts, 4, False) == [("a", 2), ("b", 1), ("c", 1)]
+    assert remove_rank(hosts, 3, True) == [("a", 2), ("b", 1)]
 
 
 class _Has:

@@ -19,11 +19,11 @@ from ggml_py.tensor import FLAG_INPUT
 from llama_py_tools.test_backend_ops.case import Array, Case
 from llama_py_tools.test_backend_ops.cases import all_cases
 from llama_py_tools.test_backend_ops.run import (
-    Expected,
+    ExpectedResult,
     Status,
     draw_inputs,
     expect,
-    judged,
+    judge_case,
     nmse,
     values,
     warm_up,
@@ -72,7 +72,7 @@ def ready(backend: str) -> tuple[Device, ...]:
 
 
 @lru_cache(maxsize=1)
-def expected(case: Case) -> Expected:
+def expected(case: Case) -> ExpectedResult:
     """The reference's values, which one backend after the other is compared with."""
     return expect(case, registry.device("ref"))
 
@@ -83,7 +83,7 @@ def expected(case: Case) -> Expected:
 def test_case(backend: str, case: Case) -> None:
     for device in ready(backend):
         assert not (reason := why_not(case, device)), reason
-        outcome = judged(case, device, expected(case))
+        outcome = judge_case(case, device, expected(case))
         assert outcome.status is Status.OK, outcome.reason
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from ggml_py.errors import BackendError
 from llama_py_tools.test_backend_ops import main
-from llama_py_tools.test_backend_ops.pool import Died, in_order
+from llama_py_tools.test_backend_ops.pool import DeadJob, in_order
 from llama_py_tools.test_backend_ops.run import Outcome, Status
 from llama_py_tools.test_backend_ops.task import in_processes
 from tests.support.commands import heed_interrupts
@@ -68,7 +68,7 @@ def test_more_processes_than_jobs() -> None:
 
 
 def test_a_death_is_the_answer_of_its_job_only() -> None:
-    died = Died("signal SIGKILL")
+    died = DeadJob("signal SIGKILL")
     assert list(in_order(Squares(deadly=(0, 2)), 4, 2)) == [died, 1, died, 9]
 
 

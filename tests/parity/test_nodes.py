@@ -19,7 +19,7 @@ from ggml_py.inspection.dump import Record, diff, records
 from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_COMPUTE, Tensor, strided_view
 from llama_py_tools.graph.peer import Peer, Values
-from llama_py_tools.measure.node_text import values_of
+from llama_py_tools.measure.node_text import read_values
 from tests.support.golden_models import path_of, uses
 from tests.support.graph_models import LIVE, split
 
@@ -92,7 +92,7 @@ class Check:
         self.index += 1
         if not t.flags & FLAG_COMPUTE or t.is_empty():
             return
-        found = values_of(t)
+        found = read_values(t)
         assert expected is not None and found is not None
         if t.op == "CLAMP":  # makes the maximum of a NaN there, a NaN here
             expected = np.where(np.isnan(found), found, expected)

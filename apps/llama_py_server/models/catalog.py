@@ -129,7 +129,7 @@ def _of_line(o: ModelsParams) -> Iterator[CatalogEntry]:
         path = name if Path(name).exists() else str(local_models.find(name) or name)
         if not Path(path).exists():
             raise FileNotFoundError(2, "No such file or directory", path)
-        yield CatalogEntry(local_models.name_of(Path(path)), path, "file")
+        yield CatalogEntry(local_models.short_name(Path(path)), path, "file")
 
 
 def _of_folder(folder: str) -> Iterator[CatalogEntry]:
@@ -142,13 +142,13 @@ def _of_folder(folder: str) -> Iterator[CatalogEntry]:
             if files:
                 yield CatalogEntry(path.name, str(files[0]), "folder", mmproj=_eyes(files[0]))
         elif path.suffix == ".gguf" and hub.is_model(path.name):
-            yield CatalogEntry(local_models.name_of(path), str(path), "folder")
+            yield CatalogEntry(local_models.short_name(path), str(path), "folder")
 
 
 def _list_cached() -> Iterator[CatalogEntry]:
     """Yield cached models by short names; models of the Hub by repository and type, like
     llama-server."""
-    repos, known = hub.cached_names(), local_models.known()
+    repos, known = hub.cached_names(), local_models.known_models()
     for short, path in known.items():
         if path not in repos.values():
             yield CatalogEntry(short, str(path), "cache")
@@ -165,7 +165,7 @@ def _eyes(path: Path) -> str:
 
 
 def _stem(path: Path) -> str:
-    return local_models.name_of(path)
+    return local_models.short_name(path)
 
 
 def _size(path: str) -> int:

@@ -56,7 +56,7 @@ def _command(args: argparse.Namespace) -> None:
     for form in options.delta_net:
         check(FormParams(delta_net=form).forms)
     if options.predict:
-        for text in predicted(options):
+        for text in predict_tests(options):
             print(text, flush=True)
         return
     if options.roofline:
@@ -74,7 +74,7 @@ def _command(args: argparse.Namespace) -> None:
 
 def run_tests(options: BenchParams) -> Iterator[BenchResult]:
     """Run every test and yield its result."""
-    for test, model, measure in prepared(options):
+    for test, model, measure in prepare_tests(options):
         samples = measure.samples(options.repetitions, options.warmup)
         yield result(test, model, measure.ctx, samples)
 
@@ -83,13 +83,13 @@ def run_rooflines(options: BenchParams) -> Iterator[str]:
     """Yield tables of the time of one run of each test."""
     from llama_py_tools.bench import roofline
 
-    for test, model, measure in prepared(options):
+    for test, model, measure in prepare_tests(options):
         measure.samples(1, options.warmup)  # kernels are compiled, and memory is touched
         table = roofline.measure(model, measure.go_to_depth, measure.run)
         yield "\n\n".join(s for s in (test.name, roofline.waits(measure.ctx), table) if s)
 
 
-def predicted(options: BenchParams) -> Iterator[str]:
+def predict_tests(options: BenchParams) -> Iterator[str]:
     """Yield a table of predictions for several machines; ModelError for invalid options."""
     from ggml_py.errors import ModelError
     from llama_py_tools.bench.predict import command
@@ -106,7 +106,7 @@ def predicted(options: BenchParams) -> Iterator[str]:
     yield from command.table(rows, max(options.n_prompt[0], 1))
 
 
-def prepared(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]:
+def prepare_tests(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]:
     """Yield every test; the model is reused while the next test has the same weights."""
     from llama_py.context.warmup import compile_kernels
 
@@ -159,9 +159,9 @@ class Measure:
             self.clear()
             self.prompt(self.test.n_prompt)
             self.generate(min(self.test.n_gen, 2))  # the second token has a separate graph
-        return [self.once(i, repetitions) for i in range(repetitions)]
+        return [self.run_once(i, repetitions) for i in range(repetitions)]
 
-    def once(self, i: int, repetitions: int) -> int:
+    def run_once(self, i: int, repetitions: int) -> int:
         self.go_to_depth()
         self.tell(f"run {i + 1}/{repetitions}")
         start = clock()

@@ -129,14 +129,14 @@ class CSV:
         print(",".join(COLUMNS), flush=True)
 
     def row(self, r: BenchResult) -> None:
-        quoted = (str(_plain(getattr(r, c))).replace('"', '""') for c in COLUMNS)
+        quoted = (str(_to_text(getattr(r, c))).replace('"', '""') for c in COLUMNS)
         print(",".join(f'"{value}"' for value in quoted), flush=True)
 
     def footer(self) -> None:
         """Print no footer."""
 
 
-def _plain(value: Any) -> Any:
+def _to_text(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
@@ -175,7 +175,7 @@ class SQL(CSV):
         print("CREATE TABLE IF NOT EXISTS llama_bench (\n" + ",\n".join(columns) + "\n);\n")
 
     def row(self, r: BenchResult) -> None:
-        values = (str(_plain(getattr(r, c))).replace("'", "''") for c in COLUMNS)
+        values = (str(_to_text(getattr(r, c))).replace("'", "''") for c in COLUMNS)
         print(
             f"INSERT INTO llama_bench ({', '.join(COLUMNS)}) "
             f"VALUES ({', '.join(repr_sql(v) for v in values)});",
@@ -234,7 +234,7 @@ class BenchTable(CSV):
             "test": r.test,
             "rate": f"{r.avg_ts:.2f} ± {r.stddev_ts:.2f}",
         }
-        self._line([c.pad(str(_plain(values[c.key]))) for c in self.columns])
+        self._line([c.pad(str(_to_text(values[c.key]))) for c in self.columns])
 
     def footer(self) -> None:
         import llama_py

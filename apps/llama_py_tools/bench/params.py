@@ -47,7 +47,7 @@ def pair(text: str) -> tuple[tuple[int, int], ...]:
     return ((int(found[1]), int(found[2])),)
 
 
-def several(kind: type[Params], name: str, default: Any = None, **other: Any) -> Any:
+def list_option(kind: type[Params], name: str, default: Any = None, **other: Any) -> Any:
     """Return the option of a field of `kind`, with several values to try."""
     f, o = next((f, o) for f, o in options_of(kind) if f.name == name)
     default = f.default if default is None else default
@@ -69,7 +69,7 @@ def several(kind: type[Params], name: str, default: Any = None, **other: Any) ->
 class BenchParams(Params):
     """Options of the measurement; a tuple has the values to try."""
 
-    model: tuple[str, ...] = several(
+    model: tuple[str, ...] = list_option(
         FileParams, "model", help="GGUF files or short names (default: the bundled demo model)"
     )
     n_prompt: tuple[int, ...] = option(
@@ -98,32 +98,32 @@ class BenchParams(Params):
     n_depth: tuple[int, ...] = option(
         (0,), "-d --n-depth", "tokens in the KV cache before the test", parse=int_ranges, many=True
     )
-    n_batch: tuple[int, ...] = several(ContextParams, "n_batch")
-    n_ubatch: tuple[int, ...] = several(ContextParams, "n_ubatch")
-    type_k: tuple[str, ...] = several(ContextParams, "type_k")
-    type_v: tuple[str, ...] = several(ContextParams, "type_v")
-    threads: tuple[int, ...] = several(
+    n_batch: tuple[int, ...] = list_option(ContextParams, "n_batch")
+    n_ubatch: tuple[int, ...] = list_option(ContextParams, "n_ubatch")
+    type_k: tuple[str, ...] = list_option(ContextParams, "type_k")
+    type_v: tuple[str, ...] = list_option(ContextParams, "type_v")
+    threads: tuple[int, ...] = list_option(
         ContextParams, "n_threads", 0, check=None, help="number of threads (0: one per core)"
     )
-    n_gpu_layers: tuple[int, ...] = several(ModelParams, "n_gpu_layers", metavar="N")
-    flash_attn: tuple[str, ...] = several(ContextParams, "flash_attn")
-    delta_net: tuple[str, ...] = several(FormParams, "delta_net")
-    device: tuple[str, ...] = several(
+    n_gpu_layers: tuple[int, ...] = list_option(ModelParams, "n_gpu_layers", metavar="N")
+    flash_attn: tuple[str, ...] = list_option(ContextParams, "flash_attn")
+    delta_net: tuple[str, ...] = list_option(FormParams, "delta_net")
+    device: tuple[str, ...] = list_option(
         ModelParams,
         "device",
         metavar="NAME",
         parse=words,
         help="devices to test, such as cpu,opencl0; a/b runs one model on two devices",
     )
-    split_mode: tuple[str, ...] = several(ModelParams, "split_mode", parse=words)
-    parallel: tuple[str, ...] = several(
+    split_mode: tuple[str, ...] = list_option(ModelParams, "split_mode", parse=words)
+    parallel: tuple[str, ...] = list_option(
         ModelParams,
         "parallel",
         parse=words,
         metavar="tp=N/pp=N/ep=N",
         help="parallelism of one model, such as tp=2/pp=2",
     )
-    tensor_split: tuple[str, ...] = several(
+    tensor_split: tuple[str, ...] = list_option(
         ModelParams,
         "tensor_split",
         "",

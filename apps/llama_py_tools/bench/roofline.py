@@ -45,13 +45,13 @@ class Roofline:
     bandwidth: float
     flops: float
 
-    def least(self, nbytes: float, flops: float) -> float:
+    def min_seconds(self, nbytes: float, flops: float) -> float:
         """Return the minimum seconds for this number of bytes and FLOPs."""
         return max(nbytes / self.bandwidth, flops / self.flops)
 
     def seconds(self, row: RooflineRow) -> float:
         """Return the minimum seconds of a row."""
-        return self.least(row.nbytes, row.flops)
+        return self.min_seconds(row.nbytes, row.flops)
 
 
 def limits(device: Device, type_name: str) -> Roofline:
@@ -78,10 +78,10 @@ def _product(device: Device, type_name: str, k: int, m: int, n: int) -> float:
 
 
 def _kernel_seconds(device: Device, run: Callable[[], None]) -> float:
-    return sum(t.end - t.start for t in _recorded(device, run)) / 1e9
+    return sum(t.end - t.start for t in _record(device, run)) / 1e9
 
 
-def _recorded(device: Device, run: Callable[[], None]) -> list[KernelTime]:
+def _record(device: Device, run: Callable[[], None]) -> list[KernelTime]:
     if not isinstance(device, Profiles):
         raise BackendError(f"{device.name} does not measure kernel times; use cpu or opencl")
     with device.profiling() as times:
@@ -127,7 +127,7 @@ def measure(model: Model, begin: Callable[[], None], run: Callable[[], None]) ->
     tables = []
     for device in model.devices:
         begin()
-        found = rows(_recorded(device, run))
+        found = rows(_record(device, run))
         if found:
             tables.append(table(device.name, found, limits(device, common_type(model))))
     return "\n\n".join(tables)

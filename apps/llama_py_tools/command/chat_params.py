@@ -129,15 +129,15 @@ class ChatParams(Params):
     )
 
     @property
-    def asked(self) -> bool:
+    def requests_chat(self) -> bool:
         """True if the options request a conversation, for any model."""
         if self.conversation is not None:
             return self.conversation
         return self.single_turn or bool(self.system_prompt or self.system_prompt_file)
 
-    def wanted(self, model: Model) -> bool:
+    def is_chat(self, model: Model) -> bool:
         """Return True if this is a conversation: by default if the model has a template."""
-        return self.asked or (self.conversation is None and model.chat_template is not None)
+        return self.requests_chat or (self.conversation is None and model.chat_template is not None)
 
     def template(self) -> str | None:
         """Return the template that replaces the model's; ModelError for an unknown name."""

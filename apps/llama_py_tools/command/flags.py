@@ -23,7 +23,7 @@ def exact_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[s
     found: list[str] = []
     rest = iter(words)
     for word in rest:
-        name, value = _declared(flags, word)
+        name, value = _split_flag(flags, word)
         if word == END or (commands and not word.startswith("-")):
             return [*found, word, *rest]  # the subcommand's parser reads its flags
         if name is None:
@@ -37,7 +37,7 @@ def exact_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[s
     return found
 
 
-def _declared(flags: Mapping[str, argparse.Action], word: str) -> tuple[str | None, str | None]:
+def _split_flag(flags: Mapping[str, argparse.Action], word: str) -> tuple[str | None, str | None]:
     """Return the flag and the value after its `=`; a flag may itself contain one."""
     for name, sign, value in ((word, "", ""), word.partition("=")):
         same = name.replace("_", "-") if name.startswith("--") else name
@@ -52,7 +52,7 @@ def _with_value(flags: Mapping[str, argparse.Action], name: str, value: str | No
     it."""
     if value is None:
         return [name]
-    return [name, value] if _declared(flags, value)[0] else [f"{name}={value}"]
+    return [name, value] if _split_flag(flags, value)[0] else [f"{name}={value}"]
 
 
 def _looks_like_a_flag(word: str) -> bool:

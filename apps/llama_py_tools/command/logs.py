@@ -146,7 +146,7 @@ _CONTROL = {
 }
 
 
-class _Flagged(logging.Formatter):
+class _FlagFormatter(logging.Formatter):
     """Formatter that writes `-c` if a message has the option's Python name."""
 
     def __init__(self, flags: Mapping[str, str]) -> None:
@@ -185,7 +185,7 @@ _NAME = re.compile(
 )
 
 
-class _Form(_Flagged):
+class _Form(_FlagFormatter):
     """`warning: text`, perhaps with `W` and the time before it."""
 
     def __init__(self, flags: Mapping[str, str], params: CommonParams) -> None:
@@ -211,7 +211,7 @@ class _Form(_Flagged):
         return f"\033[{COLOURS[record.levelno]}m{text}\033[0m"
 
 
-class _JSON(_Flagged):
+class _JSON(_FlagFormatter):
     """A formatter for lines of JSON, with the time in microseconds since the start, like
     llama.cpp."""
 

@@ -199,7 +199,7 @@ class OptionParser(argparse.ArgumentParser):
         given = os.environ.get(o.env)
         try:
             default = None if given is None else truth(given)
-            if o.off and o.env and _negated(o.env) in os.environ:
+            if o.off and o.env and _negated_name(o.env) in os.environ:
                 default = False
         except ValueError as e:
             self.error(f"{o.env}: {e}")
@@ -239,7 +239,7 @@ def main_flags(o: Option) -> list[str]:
     return list(dict.fromkeys((o.flags[0], *long[:1])))
 
 
-def _negated(variable: str) -> str:
+def _negated_name(variable: str) -> str:
     """Return the variable that disables an option (common_arg::get_value_from_env)."""
     return variable.replace(PREFIX, f"{PREFIX}NO_")
 
@@ -289,11 +289,11 @@ def default_text(f: Field[Any]) -> str:
     if isinstance(f.default, bool):
         return ""
     values = f.default if isinstance(f.default, (tuple, frozenset)) else (f.default,)
-    shown = ",".join(_shown(value) for value in values if value not in (None, MISSING))
+    shown = ",".join(_show_value(value) for value in values if value not in (None, MISSING))
     return shown.replace("\n", r"\n")
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

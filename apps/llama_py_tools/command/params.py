@@ -96,7 +96,7 @@ class FileParams(Params):
     )
 
     @property
-    def named(self) -> bool:
+    def has_model(self) -> bool:
         """True if the options name a model, other than the bundled one."""
         return bool(self.model or self.hf_repo or self.model_url)
 

@@ -43,7 +43,7 @@ class HostsParams(Params):
     )
 
 
-def joined(serves: bool = False, plans: bool = False) -> int | None:
+def join_ranks(serves: bool = False, plans: bool = False) -> int | None:
     """Join the ranks that a launcher started. Return the exit code of a rank other than the first,
     once it has ended; None for the first, or without a launcher.
 
@@ -52,7 +52,7 @@ def joined(serves: bool = False, plans: bool = False) -> int | None:
     serves  a server, which is restarted with --hosts after a rank is lost: see `supervisor`
     plans   the command only plans, so placeholders replace the ranks
     """
-    n = _started()
+    n = _count_started()
     if n == 1:
         return None
     if n == 0:
@@ -60,13 +60,13 @@ def joined(serves: bool = False, plans: bool = False) -> int | None:
         if not hosts:
             return None
         if plans:
-            _name_devices(sum(n for _, n in parsed(hosts)))
+            _name_devices(sum(n for _, n in parse_hosts(hosts)))
             return None
         if serves:
-            from llama_py_tools.command.supervisor import supervised
+            from llama_py_tools.command.supervisor import supervise
 
-            return supervised(parsed(hosts), launch)
-        command = launch(parsed(hosts))
+            return supervise(parse_hosts(hosts), launch)
+        command = launch(parse_hosts(hosts))
         sys.stdout.flush()
         os.execv(command[0], command)
     from ggml_mpi.keeper import fork_keeper, own_rank
@@ -106,7 +106,7 @@ def _name_devices(n: int) -> None:
     os.environ.setdefault("LLAMA_ARG_DEVICE", "/".join(f"mpi{i}" for i in range(n)))
 
 
-def _started() -> int:
+def _count_started() -> int:
     """Return the number of ranks that a launcher started; 0 without one."""
     if not any(name.startswith(("PMI", "OMPI_")) for name in os.environ):
         return 0  # the usual case: avoid the import
@@ -115,9 +115,9 @@ def _started() -> int:
     return n_started() if any(name in os.environ for name in SIZES) else 0
 
 
-def memory_of(breakdown: Mapping[str, Mapping[str, int]]) -> list[str]:
+def rank_memory(breakdown: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Return each rank's part of a context's memory, one line each; [] without other ranks."""
-    if _started() < 2:
+    if _count_started() < 2:
         return []
     from ggml_mpi.world import world
     from llama_py.fit.ranks import by_rank
@@ -136,7 +136,7 @@ def _mib(use: Mapping[str, int], what: str) -> str:
 
 def n_here() -> int:
     """Return the number of ranks on this machine, which share its threads."""
-    if _started() < 2:
+    if _count_started() < 2:
         return 1
     from ggml_mpi.world import world
 
@@ -152,7 +152,7 @@ def _hosts(words: Sequence[str]) -> str:
     return ""
 
 
-def parsed(hosts: str) -> Hosts:
+def parse_hosts(hosts: str) -> Hosts:
     """Parse machines with numbers of processes; exits with an error if they are invalid."""
     found = []
     for host in hosts.split(","):
@@ -160,11 +160,11 @@ def parsed(hosts: str) -> Hosts:
         if what is None or what["n"] == "0":
             more = "; put an IPv6 address in brackets" if host.count(":") > 1 else ""
             sys.exit(f"error: {FLAG} {hosts}: expected HOST[:N],...{more}")
-        found.append((what["name"] or _named(what["address"]), int(what["n"] or 1)))
+        found.append((what["name"] or _host_name(what["address"]), int(what["n"] or 1)))
     return found
 
 
-def _named(address: str) -> str:
+def _host_name(address: str) -> str:
     """Return a host name for an IPv6 address, since launchers split names at colons and connect by
     IPv4. Exits with an error if the address has no name."""
     import socket

@@ -135,7 +135,7 @@ def _zsh(prog: str, commands: Mapping[str, list[Flag]]) -> str:
         lines.append("        esac")
         if words and not word:
             lines.append(f"        (( CURRENT == 2 )) && compadd -- {words}")
-        each = " ".join(_quoted(f"{f.name}:{f.help}", ":") for f in flags)
+        each = " ".join(_quote(f"{f.name}:{f.help}", ":") for f in flags)
         lines.append(f"        flags=({each}) ;;")
     called = f'[ "$funcstack[1]" = "{name}" ]'
     lines += [
@@ -147,7 +147,7 @@ def _zsh(prog: str, commands: Mapping[str, list[Flag]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _quoted(text: str, escaped: str = "") -> str:
+def _quote(text: str, escaped: str = "") -> str:
     """Quote a text; the first of the marks `escaped` ends a name, others are literal."""
     if escaped:
         name, mark, rest = text.partition(escaped)
@@ -172,7 +172,7 @@ def _fish(prog: str, commands: Mapping[str, list[Flag]]) -> str:
                 f"-n '{where}'" if where else "",
                 f"-{'l' if long else short} {flag.name.lstrip('-')}",
                 _fish_values(flag.values),
-                f"-d {_quoted(flag.help)}",
+                f"-d {_quote(flag.help)}",
             ]
             lines.append(" ".join(filter(None, parts)))
     return "\n".join(lines) + "\n"

@@ -29,7 +29,7 @@ READY = b"ready: "  # begins the line that a ready server prints
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def supervised(hosts: Hosts, launch: Callable[[Hosts], list[str]]) -> int:
+def supervise(hosts: Hosts, launch: Callable[[Hosts], list[str]]) -> int:
     """Run the server until it ends for good, and return the exit code: it was stopped, failed, or
     lost ranks too often.
 
@@ -41,7 +41,7 @@ def supervised(hosts: Hosts, launch: Callable[[Hosts], list[str]]) -> int:
         starts.append(time.monotonic())
         run = _Run(launch(hosts), n, signals)
         code = run.wait()
-        signals.of(None)
+        signals.set_process(None)
         if signals.has_come and not run.is_ready:  # after an orderly end or not
             _say(f"{signal.Signals(signals.last).name} during start; all ranks ended")
             return 128 + signals.last
@@ -53,12 +53,12 @@ def supervised(hosts: Hosts, launch: Callable[[Hosts], list[str]]) -> int:
                 "server is not restarted; check these machines and their network"
             )
             return code or 1
-        hosts, n = left(hosts, *run.lost), n + 1
+        hosts, n = remove_rank(hosts, *run.lost), n + 1
         names = ",".join(f"{name}:{count}" for name, count in hosts)
         _say(f"restarting with {names}")
 
 
-def left(hosts: Hosts, rank: int, silent: bool) -> Hosts:
+def remove_rank(hosts: Hosts, rank: int, silent: bool) -> Hosts:
     """Return the hosts without a lost rank. The first machine keeps at least one process, since
     clients connect there; another machine that does not answer is dropped.
 
@@ -93,14 +93,14 @@ class _Signals:
     def _come(self, number: int, frame: FrameType | None) -> None:
         self.has_come, self.last = True, number
         self._early.append(number)
-        self._pass_on()
+        self._forward()
 
-    def of(self, process: subprocess.Popen[bytes] | None) -> None:
+    def set_process(self, process: subprocess.Popen[bytes] | None) -> None:
         """Set the process that gets signals; None: the next one."""
         self._process = process
-        self._pass_on()
+        self._forward()
 
-    def _pass_on(self) -> None:
+    def _forward(self) -> None:
         while self._process is not None and self._early:
             self._process.send_signal(self._early.popleft())
 
@@ -116,7 +116,7 @@ class _Run:
     def __init__(self, command: list[str], n: int, signals: _Signals) -> None:
         self.lost: tuple[int, bool] | None = None
         self.is_ready, self._signals = False, signals
-        signals.of(None)
+        signals.set_process(None)
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -126,7 +126,7 @@ class _Run:
             start_new_session=True,
             preexec_fn=end_with_parent,
         )
-        signals.of(self._process)
+        signals.set_process(self._process)
         streams = (self._process.stdout, sys.stdout), (self._process.stderr, sys.stderr)
         self._reading = [
             threading.Thread(target=self._read, args=pair, daemon=True) for pair in streams

@@ -108,7 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if chat.chat_template and chat.chat_template_file:
         p.error("set either --chat-template or --chat-template-file")
     turns = read(args, InteractiveParams).wanted
-    if (chat.asked or turns) and read(args, PromptCacheParams).prompt_cache:
+    if (chat.requests_chat or turns) and read(args, PromptCacheParams).prompt_cache:
         p.error("--prompt-cache does not support conversations; use it with completions")
     if read(args, VisionParams).image and (turns or read(args, PromptCacheParams).prompt_cache):
         p.error("--image cannot be combined with -i or --prompt-cache")
@@ -140,7 +140,7 @@ def _diffuse(args: argparse.Namespace) -> None:
     model = session.open_model(args)
     if template is not None:
         model.set_chat_template(template)
-    if prompt and chat.wanted(model):
+    if prompt and chat.is_chat(model):
         messages = [{"role": "system", "content": chat.system_prompt}] if chat.system_prompt else []
         prompt = model.apply_chat_template([*messages, {"role": "user", "content": prompt}])
     diffusion.write(args, model, prompt_ids(model.tokenizer, prompt or ""))
@@ -157,8 +157,8 @@ def _generate(args: argparse.Namespace) -> None:
     if template is not None:
         run.model.set_chat_template(template)
     turns = read(args, InteractiveParams)
-    demo = not read(args, FileParams).named and template is None
-    fills = text.fills_in
+    demo = not read(args, FileParams).has_model and template is None
+    fills = text.is_infill
     if not (fills or cache.prompt_cache or turns.raw) and talks(chat, run.model, demo, prompt):
         from llama_py_tools.generate.chat import Talk
 
@@ -167,8 +167,8 @@ def _generate(args: argparse.Namespace) -> None:
             Talk(run, chat, text.escape, seen.image).talk(prompt)
         return
     if prompt is None and not turns.wanted and not fills and is_piped():
-        prompt = escaped(read_text("-").removesuffix("\n"), text) or None
-    if prompt is None and not fills and not read(args, FileParams).named:
+        prompt = process_escapes(read_text("-").removesuffix("\n"), text) or None
+    if prompt is None and not fills and not read(args, FileParams).has_model:
         prompt = session.DEMO_PROMPT
     if fills:
         ids = gap_ids(run, text, prompt)
@@ -194,9 +194,9 @@ def _generate(args: argparse.Namespace) -> None:
 def talks(chat: ChatParams, model: Model, demo: bool, prompt: str | None) -> bool:
     """Return True if this is a conversation. The demo model writes plays: it chats only on request,
     or if started without a prompt on a terminal."""
-    if demo and not chat.asked and (prompt is not None or not on_terminal()):
+    if demo and not chat.requests_chat and (prompt is not None or not on_terminal()):
         return False
-    return chat.wanted(model)
+    return chat.is_chat(model)
 
 
 def on_terminal() -> bool:
@@ -223,7 +223,7 @@ def read_text(file: str, flag: str = "-f") -> str:
     return "" if sys.stdin is None else sys.stdin.buffer.read().decode(*ENCODING)
 
 
-def escaped(prompt: str, text: CompletionParams) -> str:
+def process_escapes(prompt: str, text: CompletionParams) -> str:
     """Process a prompt's escapes, unless that is turned off."""
     return unescape(prompt) if text.escape else prompt
 
@@ -231,10 +231,10 @@ def escaped(prompt: str, text: CompletionParams) -> str:
 def read_prompt(text: CompletionParams) -> str | None:
     """Return the prompt of -p, -f or -bf with escapes processed, or None without a prompt."""
     if text.binary_file:
-        return escaped(read_text(text.binary_file, "-bf"), text)
+        return process_escapes(read_text(text.binary_file, "-bf"), text)
     if text.file:
-        return escaped(read_text(text.file).removesuffix("\n"), text)
-    return None if text.prompt is None else escaped(text.prompt, text)
+        return process_escapes(read_text(text.file).removesuffix("\n"), text)
+    return None if text.prompt is None else process_escapes(text.prompt, text)
 
 
 def is_piped() -> bool:
@@ -250,7 +250,7 @@ def gap_ids(run: GenerationRun, text: CompletionParams, prompt: str | None) -> l
     """Return the tokens that request the text between --fim-prefix and --fim-suffix."""
     from llama_py.text.infill import infill_ids
 
-    prefix, suffix = (escaped(t or "", text) for t in (text.fim_prefix, text.fim_suffix))
+    prefix, suffix = (process_escapes(t or "", text) for t in (text.fim_prefix, text.fim_suffix))
     return infill_ids(
         run.model.tokenizer,
         prefix,

@@ -29,15 +29,17 @@ def write(args: argparse.Namespace, model: Model, ids: list[int]) -> None:
     try:
         for step in diffuse(model, ids, length, how, read(args, SamplingParams)):
             if how.visual:
-                session.write(f"{CLEAR}{step.done}/{step.total}\n{shown(model, step, len(ids))}\n")
+                session.write(
+                    f"{CLEAR}{step.done}/{step.total}\n{show_step(model, step, len(ids))}\n"
+                )
             else:
                 progress(step.done, step.total, f"step {step.done} of {step.total}")
     finally:
         progress.close()
-    session.write(f"{CLEAR if how.visual else ''}{shown(model, step, len(ids))}\n")
+    session.write(f"{CLEAR if how.visual else ''}{show_step(model, step, len(ids))}\n")
 
 
-def shown(model: Model, step: Step, n_prompt: int) -> str:
+def show_step(model: Model, step: Step, n_prompt: int) -> str:
     """Return the current response; masked tokens are blank."""
     parts = (
         " " if id == step.mask else model.tokenizer.detokenize([int(id)])

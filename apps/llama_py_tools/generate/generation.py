@@ -87,7 +87,7 @@ class CompletionParams(Params):
     )
 
     @property
-    def fills_in(self) -> bool:
+    def is_infill(self) -> bool:
         """True if a gap is filled, instead of a text continued."""
         return self.fim_prefix is not None or self.fim_suffix is not None
 
@@ -117,7 +117,7 @@ class Summary:
         """Return two lines, and one per draft method. `reason`: of the end, if not the model's."""
         parts = []
         if self.answers:
-            parts = [self._prompt(), self._generated()]
+            parts = [self._prompt(), self._describe_generation()]
         if self.pending is not None:
             n, start = self.pending
             parts.append(f"prompt of {n} tokens interrupted after {clock() - start:.2f} s")
@@ -142,7 +142,7 @@ class Summary:
         reused = f" ({n_reused} reused{why})" if n_reused or again else ""
         return f"prompt {n} tokens{reused}, {_rate(n, seconds)}"
 
-    def _generated(self) -> str:
+    def _describe_generation(self) -> str:
         n = sum(p.gen_tokens for p in self.answers)
         counted = sum(max(p.gen_tokens - 1, 0) for p in self.answers)  # without first tokens
         rate = _rate(counted, sum(p.gen_seconds for p in self.answers)) if counted else ""
@@ -243,9 +243,9 @@ class GenerationRun:
         tokenizer = self.model.tokenizer
         tokens = (id for id in ids if id >= 0)  # negative ids are images
         data = b"".join(tokenizer.token_to_piece(id, self.params.special) for id in tokens)
-        self.write(self._coloured(data.decode(*ENCODING)))
+        self.write(self._color(data.decode(*ENCODING)))
 
-    def _coloured(self, text: str) -> str:
+    def _color(self, text: str) -> str:
         wanted = self.text.color
         if wanted == "off" or (wanted == "auto" and not in_colour(sys.stdout)):
             return text
@@ -264,7 +264,7 @@ class GenerationRun:
 
         self.show(stream(self.ctx, ids, **vars(self.params)), len(ids), ids if echo else ())
 
-    def reused(self, told: PrefixMatch | None) -> None:
+    def note_reuse(self, told: PrefixMatch | None) -> None:
         """Note how much of a prompt was reused."""
         if told is not None:
             self.summary.told.append(told)

@@ -102,7 +102,7 @@ class InteractiveText:
         from llama_py import stream
 
         rest = self.prefix.start(self.ids)
-        self.run.reused(self.prefix.last_match)
+        self.run.note_reuse(self.prefix.last_match)
         before, done = self.ids[: len(self.ids) - len(rest)], list[int]()
         how = vars(self.run.params) | {"before": before}
 

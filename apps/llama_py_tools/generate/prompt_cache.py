@@ -64,7 +64,7 @@ class CachedPrompt:
     def answer(self, ids: Sequence[int], echo: bool) -> None:
         """Continue with the tokens and write text as it is generated; then write the file."""
         rest = self.prefix.start(ids)
-        self.run.reused(self.prefix.last_match)
+        self.run.note_reuse(self.prefix.last_match)
         with closing(self._pieces(ids, rest)) as pieces:
             self.run.show(pieces, len(rest), ids if echo else ())
 

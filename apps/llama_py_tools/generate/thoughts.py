@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MARKS = ("[Start thinking]\n", "\n[End thinking]\n\n")  # llama-cli's
 
 
-def coloured(stream: object) -> bool:
+def has_colors(stream: object) -> bool:
     """Return True if a stream is a terminal with colors enabled (no-color.org)."""
     isatty = getattr(stream, "isatty", None)
     return isatty is not None and isatty() and not os.environ.get("NO_COLOR")
@@ -27,7 +27,7 @@ def with_thoughts(pieces: Iterator[Piece]) -> Iterator[Piece]:
     if sys.stdout is None or not sys.stdout.isatty():
         yield from pieces
         return
-    start, end = (DIM, f"{PLAIN}\n\n") if coloured(sys.stdout) else MARKS
+    start, end = (DIM, f"{PLAIN}\n\n") if has_colors(sys.stdout) else MARKS
     thinking = False
     try:
         for piece in pieces:
@@ -39,10 +39,10 @@ def with_thoughts(pieces: Iterator[Piece]) -> Iterator[Piece]:
                 text, said, thinking = text + end, said.lstrip("\n"), False
             yield replace(piece, text=text + said)
     finally:
-        if thinking and coloured(sys.stdout):  # Ctrl-C ended it
+        if thinking and has_colors(sys.stdout):  # Ctrl-C ended it
             print(PLAIN, end="", flush=True)
 
 
-def dimmed(line: str) -> str:
+def dim(line: str) -> str:
     """Return a dimmed line for stderr during a conversation."""
-    return f"{DIM}{line}{PLAIN}" if coloured(sys.stderr) else line
+    return f"{DIM}{line}{PLAIN}" if has_colors(sys.stderr) else line

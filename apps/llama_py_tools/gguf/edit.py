@@ -33,12 +33,12 @@ def change(
             if stored.pop(key, None) is None:
                 raise GGUFError(f"{path}: unknown key {key!r}; llama-py-gguf show lists the keys")
         for text in changes:
-            key, kind, value = parsed(text, file.metadata)
+            key, kind, value = parse_assignment(text, file.metadata)
             stored[key] = encode(kind, value)
         write(out, stored, file.tensors.values())
 
 
-def parsed(text: str, metadata: Metadata) -> tuple[str, str, Any]:
+def parse_assignment(text: str, metadata: Metadata) -> tuple[str, str, Any]:
     """Return key, type and value of KEY[:KIND]=VALUE."""
     found = _CHANGE.fullmatch(text)
     if found is None:
@@ -56,10 +56,10 @@ def parsed(text: str, metadata: Metadata) -> tuple[str, str, Any]:
         kind = metadata.kind(key)
     if key == ALIGNMENT:
         raise GGUFError(f"{ALIGNMENT} cannot be changed, because all tensors would move")
-    return key, kind, value_of(key, kind, value)
+    return key, kind, parse_value(key, kind, value)
 
 
-def value_of(key: str, kind: str, text: str) -> Any:
+def parse_value(key: str, kind: str, text: str) -> Any:
     if kind == "str":
         return text
     if kind == "bool":

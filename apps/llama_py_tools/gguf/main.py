@@ -15,7 +15,7 @@ from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams
 from llama_py_tools.gguf import quantize_params
 from llama_py_tools.gguf.quantize_params import QuantizeParams
-from llama_py_tools.gguf.sizes import size_of
+from llama_py_tools.gguf.sizes import parse_size
 from llama_py_tools.models import session
 
 
@@ -88,7 +88,7 @@ class SplitParams(Params):
         0,
         "--split-max-size",
         "maximum bytes of tensors per shard (0: no limit); replaces --split-max-tensors",
-        parse=size_of,
+        parse=parse_size,
         metavar="N[K|M|G]",
         check=integers(0),
         env="",

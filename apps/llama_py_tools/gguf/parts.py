@@ -9,7 +9,7 @@ from ggml_py.errors import GGUFError
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.parts import part_name
 from llama_py.gguf.write import encode, n_bytes
-from llama_py_tools.gguf.sizes import shown
+from llama_py_tools.gguf.sizes import show_size
 from llama_py_tools.gguf.write import check_free, write
 from llama_py_tools.models import session
 
@@ -46,7 +46,7 @@ def split(
             stored["split.tensors.count"] = encode("i32", len(file.tensors))
             stored["split.count"] = encode("u16", len(groups))
             if dry_run:
-                size = shown(n_bytes(stored, tensors))
+                size = show_size(n_bytes(stored, tensors))
                 session.write(f"{out}: {len(tensors)} tensors, {size}\n")
             else:
                 write(out, stored, tensors)

@@ -17,7 +17,7 @@ from llama_py.support.whole_file import replace_file
 from llama_py_tools.command.progress import Progress
 from llama_py_tools.gguf.rows import RowWorkers
 from llama_py_tools.gguf.show import shape
-from llama_py_tools.gguf.sizes import shown
+from llama_py_tools.gguf.sizes import show_size
 from llama_py_tools.gguf.write import check_free
 from llama_py_tools.models import session
 
@@ -96,7 +96,7 @@ def _write(
                 }
             replace_file(out, _pieces(head_of, part, rows, progress, done, total))
             made = [job.made for job in part]
-            session.tell(f"{out}: {len(made)} tensors, {shown(sum(t.nbytes for t in made))}")
+            session.tell(f"{out}: {len(made)} tensors, {show_size(sum(t.nbytes for t in made))}")
     finally:
         progress.close()
 
@@ -114,7 +114,7 @@ def _pieces(
     yield head(stored, made, alignment)
     for job, t in zip(work, made, strict=True):
         what = f"{t.name} {job.source.type} -> {t.type}"
-        for piece, n_read in rows.of(job):
+        for piece, n_read in rows.convert(job):
             yield piece
             done[0] += n_read
             progress(done[0], total, what)

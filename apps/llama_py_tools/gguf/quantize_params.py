@@ -194,7 +194,7 @@ examples:
 """
 
 
-def wishes_of(o: QuantizeParams) -> Wishes:
+def build_wishes(o: QuantizeParams) -> Wishes:
     from llama_py.quantize.plan import Wishes
 
     _, type, _ = target(o)
@@ -221,7 +221,7 @@ def run(args: argparse.Namespace) -> None:
     quantize(
         o.file,
         output,
-        wishes_of(o),
+        build_wishes(o),
         o.imatrix,
         o.include_weights,
         o.exclude_weights,

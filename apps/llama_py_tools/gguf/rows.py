@@ -42,7 +42,7 @@ class RowWorkers:
     ) -> None:
         self.pool.shutdown(wait=True, cancel_futures=True)
 
-    def of(self, job: TensorJob) -> Iterator[tuple[memoryview, int]]:
+    def convert(self, job: TensorJob) -> Iterator[tuple[memoryview, int]]:
         """Yield the bytes of a tensor in order, each with the number of source bytes it needed."""
         raw = job.source.data
         if job.copies:

@@ -15,7 +15,7 @@ import numpy as np
 from ggml_py.errors import GGUFError
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.metadata import Metadata, printable
-from llama_py_tools.gguf.sizes import shown
+from llama_py_tools.gguf.sizes import show_size
 from llama_py_tools.models import session
 
 EDGE = 6  # array items to show
@@ -41,7 +41,7 @@ def get(path: str, key: str, as_json: bool) -> None:
             if similar:
                 hint = f"similar: {', '.join(similar)}"
             raise GGUFError(f"{path}: unknown key {key!r}; {hint}")
-        value = plain(file.metadata[key])
+        value = to_lists(file.metadata[key])
     text = json.dumps(value) if as_json or not isinstance(value, str) else value
     session.write(text + "\n")
 
@@ -52,7 +52,7 @@ def as_data(file: GGUFFile, keys: list[str], infos: list[TensorInfo]) -> dict[st
         "version": file.version,
         "files": [str(p) for p in file.paths],
         "metadata": {
-            key: {"kind": file.metadata.kind(key), "value": plain(file.metadata[key])}
+            key: {"kind": file.metadata.kind(key), "value": to_lists(file.metadata[key])}
             for key in keys
         },
         "tensors": {
@@ -79,17 +79,17 @@ def tensor_lines(infos: list[TensorInfo]) -> Iterator[str]:
     width = max((len(printable(t.name)) for t in infos), default=0)
     for t in infos:
         ne = ", ".join(map(str, shape(t)))
-        yield f"  {printable(t.name):{width}}  {t.type.name:8}  [{ne}]  {shown(t.nbytes)}"
+        yield f"  {printable(t.name):{width}}  {t.type.name:8}  [{ne}]  {show_size(t.nbytes)}"
     if not infos:
         return
     counts, sizes = Counter(t.type.name for t in infos), Counter[str]()
     for t in infos:
         sizes[t.type.name] += t.nbytes
-    each = ", ".join(f"{n} {name} ({shown(sizes[name])})" for name, n in counts.most_common())
+    each = ", ".join(f"{n} {name} ({show_size(sizes[name])})" for name, n in counts.most_common())
     elements = sum(math.prod(t.ne) for t in infos)
     size = sum(sizes.values())
     yield (
-        f"{elements / 1e6:.2f} M elements in {shown(size)},"
+        f"{elements / 1e6:.2f} M elements in {show_size(size)},"
         f" {8 * size / elements:.2f} bits each: {each}"
     )
 
@@ -104,17 +104,17 @@ def value_text(metadata: Metadata, key: str, full: bool) -> str:
         return f"{text[:WIDTH]}... ({len(value)} characters)"
     if not isinstance(value, list | np.ndarray):
         return str(value)
-    items, n = plain(value), len(value)
+    items, n = to_lists(value), len(value)
     if full or n <= EDGE:
         return json.dumps(items)
     return f"{json.dumps(items[:EDGE])[:WIDTH]}... ({n} items)"
 
 
-def plain(value: Any) -> Any:
+def to_lists(value: Any) -> Any:
     """Turn NumPy's arrays into lists."""
     if isinstance(value, np.ndarray):
         return value.tolist()
-    return [plain(v) for v in value] if isinstance(value, list) else value
+    return [to_lists(v) for v in value] if isinstance(value, list) else value
 
 
 def shape(t: TensorInfo) -> list[int]:

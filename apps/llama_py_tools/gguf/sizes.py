@@ -7,7 +7,7 @@ import re
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 
 
-def size_of(text: str) -> int:
+def parse_size(text: str) -> int:
     """Parse `500M` to bytes; K, M, G are decimal, like llama-gguf-split's."""
     found = re.fullmatch(r"(\d+)([KMG]?)", text.strip().upper())
     if found is None:
@@ -18,7 +18,7 @@ def size_of(text: str) -> int:
     return int(found[1]) * _UNITS[found[2]]
 
 
-def shown(n: float) -> str:
+def show_size(n: float) -> str:
     """Write a number of bytes in the unit that people read."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if n < 1024 or unit == "GiB":

@@ -10,7 +10,7 @@ from llama_py.gguf.file import TensorInfo
 from llama_py.gguf.write import content, n_bytes
 from llama_py.support.whole_file import replace_file
 from llama_py_tools.command.progress import Progress
-from llama_py_tools.gguf.sizes import shown
+from llama_py_tools.gguf.sizes import show_size
 from llama_py_tools.models import session
 
 
@@ -26,15 +26,15 @@ def write(path: Path, stored: Mapping[str, bytes], tensors: Iterable[TensorInfo]
     tensors = list(tensors)
     total, progress = n_bytes(stored, tensors), Progress(f"writing {path.name}")
 
-    def told() -> Iterator[bytes | memoryview]:
+    def report_progress() -> Iterator[bytes | memoryview]:
         done = 0
         for piece in content(stored, tensors):
             yield piece
             done += len(piece)
-            progress(done, total, shown(done))
+            progress(done, total, show_size(done))
 
     try:
-        replace_file(path, told())
+        replace_file(path, report_progress())
     finally:
         progress.close()
-    session.tell(f"{path}: {len(tensors)} tensors, {shown(total)}")
+    session.tell(f"{path}: {len(tensors)} tensors, {show_size(total)}")

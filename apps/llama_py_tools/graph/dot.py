@@ -29,14 +29,14 @@ def _graph(dec: int, graph: Graph) -> Iterator[str]:
     ids = {id(t): f"n{dec}_{i}" for i, t in enumerate(graph.nodes)}
     ids |= {id(t): f"l{dec}_{i}" for i, t in enumerate(graph.leafs)}
     for t in graph.leafs:
-        label = quoted(f"{t.name}\n{shape(t)}")
+        label = quote(f"{t.name}\n{shape(t)}")
         yield f'    {ids[id(t)]} [label={label}, shape=ellipse, fillcolor="#eeeeee"];\n'
     for number, (title, nodes) in enumerate(groups(graph)):
         inside = title.startswith("layer")
         if inside:
-            yield f"    subgraph cluster_{dec}_{number} {{ label={quoted(title)};\n"
+            yield f"    subgraph cluster_{dec}_{number} {{ label={quote(title)};\n"
         for i, t in nodes:
-            yield f"    {ids[id(t)]} [label={quoted(_label(i, t))}{_style(t)}];\n"
+            yield f"    {ids[id(t)]} [label={quote(_label(i, t))}{_style(t)}];\n"
         if inside:
             yield "    }\n"
     for t in graph.nodes:
@@ -54,7 +54,7 @@ def _style(t: Tensor) -> str:
     return ', style="dashed"' if t.is_view() else ""
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Quote a string for DOT."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -40,9 +40,9 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
     named = [name for name in plan.OF_RANKS if getattr(args, name) is not None]
     if named:
         raise ModelError(f"fit chooses {', '.join(named)}; omit them, except with --hosts")
-    devices = plan.devices_of(args, gpus=True)
+    devices = plan.plan_devices(args, gpus=True)
     file = header_of(session.model_path(read(args, FileParams)))
-    model, context = given(read(args, ModelParams), _LEFT_OUT), plan.context_options(args)
+    model, context = changed_fields(read(args, ModelParams), _LEFT_OUT), plan.context_options(args)
     found = fit(
         file,
         devices,
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
     return session.EXIT_OK if found.fits else session.EXIT_FAILURE
 
 
-def given(params: Params, left_out: Sequence[str] = ()) -> Options:
+def changed_fields(params: Params, left_out: Sequence[str] = ()) -> Options:
     """Return the fields that differ from their defaults."""
     plain = type(params)()
     return {
@@ -74,7 +74,7 @@ def given(params: Params, left_out: Sequence[str] = ()) -> Options:
     }
 
 
-def _named(devices: Sequence[PlanningDevice], args: argparse.Namespace) -> list[str]:
+def _device_names(devices: Sequence[PlanningDevice], args: argparse.Namespace) -> list[str]:
     """Return the devices' names for -dev; a device that is used twice has one name."""
     named = read(args, ModelParams).device
     if args.device is not None and isinstance(named, tuple):
@@ -105,9 +105,12 @@ class _FitText:
         self.args, self.devices, self.found, self.target = args, devices, found, target
         self.ctx, self.answer = found.ctx, found.answer
         self.n_seqs = read(args, PlanParams).n_seqs
-        context = {**given(read(args, ContextParams), _LEFT_OUT), "n_ctx": found.answer.n_ctx}
-        own = given(read(args, ModelParams), _LEFT_OUT)
-        options: Options = {"device": tuple(_named(devices, args)), **own, **found.options}
+        context = {
+            **changed_fields(read(args, ContextParams), _LEFT_OUT),
+            "n_ctx": found.answer.n_ctx,
+        }
+        own = changed_fields(read(args, ModelParams), _LEFT_OUT)
+        options: Options = {"device": tuple(_device_names(devices, args)), **own, **found.options}
         self.model = _drop_unused_gpus(options, found)
         host = self.ctx.devices[-1]
         self.host_left = found.left[host.name] - target

@@ -14,9 +14,9 @@ from ggml_py.errors import BackendError
 from llama_py.params import ContextParams, ModelParams
 from llama_py_tools.command.options import read
 from llama_py_tools.command.params import FileParams
-from llama_py_tools.command.ranks import parsed
+from llama_py_tools.command.ranks import parse_hosts
 from llama_py_tools.graph import plan
-from llama_py_tools.graph.fit import flags, given, keywords
+from llama_py_tools.graph.fit import changed_fields, flags, keywords
 from llama_py_tools.graph.plan import PlanParams, columns, mib, ranges
 from llama_py_tools.models import session
 
@@ -35,8 +35,8 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
     from llama_py.fit.planning import header_of
     from llama_py.fit.ranks import fit_ranks
 
-    hosts, own = parsed(args.hosts), read(args, FileParams)
-    context, once = plan.context_options(args), _Once()
+    hosts, own = parse_hosts(args.hosts), read(args, FileParams)
+    context, once = plan.context_options(args), _OnceFilter()
     log.addFilter(once)
     try:
         found = fit_ranks(
@@ -47,11 +47,11 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
             margin=o.target,
             context=context,
             repack=own.repack,
-            model=given(read(args, ModelParams), _LEFT_OUT),
+            model=changed_fields(read(args, ModelParams), _LEFT_OUT),
         )
     finally:
         log.removeFilter(once)
-    told = _Told(args, hosts, found)
+    told = _OptionsText(args, hosts, found)
     if read(args, PlanParams).json:
         session.write(json.dumps(told.as_data()) + "\n")
     elif o.args and found.fits:
@@ -77,7 +77,7 @@ def _memory(args: argparse.Namespace, hosts: Hosts) -> list[int]:
     return [*sizes] or [free // of_host for _, of_host in hosts for _ in range(of_host)]
 
 
-class _Once(logging.Filter):
+class _OnceFilter(logging.Filter):
     """Log filter that passes each warning only once."""
 
     def __init__(self) -> None:
@@ -91,15 +91,15 @@ class _Once(logging.Filter):
         return new
 
 
-class _Told:
+class _OptionsText:
     """Text of the found options."""
 
     def __init__(self, args: argparse.Namespace, hosts: Hosts, found: RanksFit) -> None:
         self.args, self.found, self.ctx = args, found, found.ctx
         self.hosts = [name for name, n in hosts for _ in range(n)]
         self.n_seqs = read(args, PlanParams).n_seqs
-        own = given(read(args, ModelParams), _LEFT_OUT)
-        context = given(read(args, ContextParams), _LEFT_OUT)
+        own = changed_fields(read(args, ModelParams), _LEFT_OUT)
+        context = changed_fields(read(args, ContextParams), _LEFT_OUT)
         self.model: dict[str, Any] = {**own, **found.options}
         self.context: dict[str, Any] = {**context, "n_ctx": found.ctx.cparams.n_ctx}
 

@@ -16,9 +16,11 @@ Group = tuple[str, list[tuple[int, Tensor]]]  # title, nodes with their index
 
 def groups(graph: Graph) -> list[Group]:
     """Return runs of nodes of one layer; nodes without a layer in the name join adjacent nodes."""
-    layers = layers_of(Tensor(name=t.name) for t in graph.nodes)  # sources may be of another layer
-    before = _carried(layers)
-    after = _carried(layers[::-1])[::-1]
+    layers = find_layers(
+        Tensor(name=t.name) for t in graph.nodes
+    )  # sources may be of another layer
+    before = _carry_forward(layers)
+    after = _carry_forward(layers[::-1])[::-1]
     found = [a if a == b else None for a, b in zip(before, after, strict=True)]
     items = zip(found, enumerate(graph.nodes), strict=True)
     return [
@@ -27,7 +29,7 @@ def groups(graph: Graph) -> list[Group]:
     ]
 
 
-def layers_of(nodes: Iterable[Tensor]) -> list[int | None]:
+def find_layers(nodes: Iterable[Tensor]) -> list[int | None]:
     """Return the layer of each node by its name, in order. Parts of the first layer look like
     layers: the first layer precedes parts of others."""
     found = [find_layer(t) for t in nodes]
@@ -41,7 +43,7 @@ def layers_of(nodes: Iterable[Tensor]) -> list[int | None]:
     return told
 
 
-def _carried(layers: list[int | None]) -> list[int | None]:
+def _carry_forward(layers: list[int | None]) -> list[int | None]:
     """Replace each None by the last layer before it, if any."""
     out: list[int | None] = []
     for layer in layers:

@@ -170,7 +170,7 @@ def parser() -> OptionParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command: 0 done or equal, 1 different or error, 2 wrong usage."""
-    p, given = parser(), plan.divided(sys.argv[1:] if argv is None else argv)
+    p, given = parser(), plan.split_parallel(sys.argv[1:] if argv is None else argv)
     args = p.parse_args(given)
     if args.command == "diff":
         check_usage(args, lambda more: p.parse_args([*given, *more]), p.error)
@@ -239,8 +239,8 @@ def _placement(args: argparse.Namespace) -> None:
     from llama_py_tools.graph.placement import as_data, report
     from llama_py_tools.graph.placement_text import text
 
-    model = plan.model_of(args, plan.devices_of(args))
-    found = report(model, plan.context_of(args, model))
+    model = plan.plan_model(args, plan.plan_devices(args))
+    found = report(model, plan.plan_context(args, model))
     if read(args, plan.PlanParams).json:
         session.write(json.dumps(as_data(found)) + "\n")
     else:

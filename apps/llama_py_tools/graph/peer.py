@@ -285,11 +285,11 @@ _errors: deque[str] = deque(maxlen=3)
 def _log(llama_cpp: Any) -> Any:
     """Return a callback that keeps the last errors; llama.cpp keeps it, so it is never freed."""
 
-    def told(level: int, text: bytes, _: Any) -> None:
+    def write_log(level: int, text: bytes, _: Any) -> None:
         if level == ERROR:
             _errors.append(text.decode(errors="replace").strip())
 
-    return llama_cpp.llama_log_callback(told)
+    return llama_cpp.llama_log_callback(write_log)
 
 
 def _reason() -> str:

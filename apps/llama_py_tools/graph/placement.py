@@ -91,9 +91,9 @@ def report(model: PlannedModel, ctx: PlannedContext) -> PlacementReport:
     """Report the placement of the graph of a full batch, and of one token of each sequence."""
     found = PlacementReport(ctx, ctx.memory_breakdown(), _weights(model), _caches(ctx))
     by_size = {
-        res.params.ubatch.n_tokens: _Why(ctx, res, causes, layout.assignment, found.weights).graph(
-            layout
-        )
+        res.params.ubatch.n_tokens: _Reasons(
+            ctx, res, causes, layout.assignment, found.weights
+        ).graph(layout)
         for res, layout, causes in reversed(ctx.graphs)
         if res.params.gtype == ctx.gtype
     }
@@ -159,7 +159,7 @@ def _splits(layout: Layout, names: Sequence[str]) -> list[SplitAt]:
     ]
 
 
-class _Why:
+class _Reasons:
     """Sentences on the nodes of one graph."""
 
     def __init__(
@@ -193,9 +193,9 @@ class _Why:
             return NodeAt(t, self.names[0], "alone", "the only device", {}, split)
         at, cause = self.assignment.find_device(t), self.causes.get(id(t), "")
         reasons = {self.names[i]: why for i in range(at) if (why := self._why_not(t, i, cause))}
-        return NodeAt(t, self.names[at], cause, self._why(t, cause), reasons, split)
+        return NodeAt(t, self.names[at], cause, self._explain(t, cause), reasons, split)
 
-    def _why(self, t: Tensor, cause: str) -> str:
+    def _explain(self, t: Tensor, cause: str) -> str:
         if cause == assign.WEIGHT:
             kept = self._weight(t)
             return f"{kept.tensor.name} is on this device ({kept.why})"
@@ -269,13 +269,13 @@ def as_data(found: PlacementReport) -> dict[str, Any]:
         "n_seq_max": ctx.cparams.n_seq_max,
         "devices": devices,
         "layers": [d.name for d in ctx.model.layer_devices],
-        "weights": [_kept(k) for k in found.weights],
-        "caches": [_kept(k) for k in found.caches],
+        "weights": [_describe_kept(k) for k in found.weights],
+        "caches": [_describe_kept(k) for k in found.caches],
         "graphs": [_graph(g) for g in found.graphs],
     }
 
 
-def _kept(kept: KeptTensor) -> dict[str, Any]:
+def _describe_kept(kept: KeptTensor) -> dict[str, Any]:
     t = kept.tensor
     return {
         "name": t.name,

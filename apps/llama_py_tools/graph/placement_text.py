@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ggml_py.inspection.dump import find_layer
 from ggml_py.plan import assign
-from llama_py_tools.graph.layers import layers_of, shape
+from llama_py_tools.graph.layers import find_layers, shape
 from llama_py_tools.graph.plan import columns, mib, ranges
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ def text(found: PlacementReport, pattern: str = "") -> Iterator[str]:
     yield ""
     yield from _memory(found)
     yield ""
-    yield from _kept("weights", found.weights)
+    yield from _list_kept("weights", found.weights)
     if found.caches:
         yield ""
-        yield from _kept("memory of the context", found.caches)
+        yield from _list_kept("memory of the context", found.caches)
     printed: list[list[str]] = []
     for graph in found.graphs:
         yield ""
@@ -70,7 +70,7 @@ def _memory(found: PlacementReport) -> Iterator[str]:
     return iter(columns(rows))
 
 
-def _kept(title: str, kept: Sequence[KeptTensor]) -> Iterator[str]:
+def _list_kept(title: str, kept: Sequence[KeptTensor]) -> Iterator[str]:
     """Yield a heading for tensors on one device for one reason, and a line per tensor name, layers
     joined."""
     yield title
@@ -82,7 +82,7 @@ def _kept(title: str, kept: Sequence[KeptTensor]) -> Iterator[str]:
         alike: dict[tuple[str, str], list[KeptTensor]] = {}
         for k in some:
             layout = f", layout {k.tensor.layout}" if k.tensor.layout else ""
-            key = (_folded(k.tensor.name), f"{shape(k.tensor)}{layout}")
+            key = (_fold_name(k.tensor.name), f"{shape(k.tensor)}{layout}")
             alike.setdefault(key, []).append(k)
         rows = [
             [f"    {name}", _layers(of), what, mib(sum(k.nbytes for k in of))]
@@ -114,18 +114,18 @@ def _splits(splits: Sequence[SplitAt]) -> Iterator[str]:
     """Yield the splits, joined if they differ by the layer only; the largest copies first."""
     found: dict[tuple[str, str, str], list[int]] = {}
     for i, s in enumerate(splits):
-        copied = ", ".join(f"{_folded(name)} {mib(n)}" for name, n in s.copied)
+        copied = ", ".join(f"{_fold_name(name)} {mib(n)}" for name, n in s.copied)
         found.setdefault((s.device, str(len(s.nodes)), copied), []).append(i)
     most = sorted(found.items(), key=lambda item: -sum(splits[i].n_bytes for i in item[1]))
     rows = [["  splits", "", "device", "nodes", "copied there before each"]]
     for key, numbers in most[:N_SPLITS]:
-        rows.append([f"  {len(numbers)}", _some(numbers), *key])
+        rows.append([f"  {len(numbers)}", _number_ranges(numbers), *key])
     yield from columns(rows, (1, 2, 4))
     if len(found) > N_SPLITS:
         yield f"  and {sum(len(n) for _, n in most[N_SPLITS:])} others (--json has all)"
 
 
-def _some(numbers: Sequence[int]) -> str:
+def _number_ranges(numbers: Sequence[int]) -> str:
     """Return `3, 5, .. 93`."""
     few = [*numbers[:2], "..", numbers[-1]] if len(numbers) > 3 else numbers
     return ", ".join(map(str, few))
@@ -135,7 +135,7 @@ def _nodes(g: GraphAt, of_layer: Sequence[str]) -> Iterator[str]:
     """Yield the nodes of each type of layer. of_layer: each layer's device"""
     kinds: dict[tuple[str, ...], list[int]] = {}
     by_layer: dict[int, list[NodeAt]] = {}
-    for n, il in zip(g.nodes, layers_of(n.node for n in g.nodes), strict=True):
+    for n, il in zip(g.nodes, find_layers(n.node for n in g.nodes), strict=True):
         if il is not None:
             by_layer.setdefault(il, []).append(n)
     for il, nodes in by_layer.items():
@@ -153,7 +153,7 @@ def _runs(nodes: Sequence[NodeAt], own: str) -> Iterator[str]:
     for device, run in groupby(nodes, key=lambda n: n.device):
         some = [*run]
         count = "1 node" if len(some) == 1 else f"{len(some)} nodes"
-        names = dict.fromkeys(_folded(some[i].node.name) for i in (0, -1))
+        names = dict.fromkeys(_fold_name(some[i].node.name) for i in (0, -1))
         yield f"    {device:8} {count}, {' .. '.join(names)}"
         if device != own:
             lines = dict.fromkeys(_reason(n) for n in some if n.cause not in _WITH_OTHERS)
@@ -162,7 +162,7 @@ def _runs(nodes: Sequence[NodeAt], own: str) -> Iterator[str]:
 
 
 def _reason(n: NodeAt) -> str:
-    return _folded(f"{n.node.op}: {n.why}{_not(n)}")
+    return _fold_name(f"{n.node.op}: {n.why}{_not(n)}")
 
 
 def _not(n: NodeAt) -> str:
@@ -173,7 +173,7 @@ def _not(n: NodeAt) -> str:
     return "".join(f"; not {', '.join(devices)}: {why}" for why, devices in found.items())
 
 
-def _folded(name: str) -> str:
+def _fold_name(name: str) -> str:
     return _NUMBER.sub("N", name)
 
 

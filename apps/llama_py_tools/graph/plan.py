@@ -40,7 +40,7 @@ def sizes(text: str) -> tuple[int, ...]:
     return tuple(map(size, words(text)))
 
 
-def size_of(text: str) -> int:
+def parse_size(text: str) -> int:
     return parsed(size, text, "a size such as 64G")
 
 
@@ -63,7 +63,7 @@ class PlanParams(Params):
         0,
         "--host-memory",
         "memory of the host, such as 64G (default: free memory of this machine)",
-        parse=size_of,
+        parse=parse_size,
         metavar="SIZE",
         env="",
     )
@@ -98,7 +98,7 @@ class FitParams(Params):
         1024 << 20,
         "-fitt --fit-target",
         "free memory to reserve on each device, in MiB or with a unit, such as 2G (default: 1G)",
-        parse=size_of,
+        parse=parse_size,
         metavar="SIZE",
     )
     n_ctx_min: int = option(
@@ -119,7 +119,7 @@ def add(p: OptionParser, own: type[Params], without: Iterable[str] = ()) -> None
     p.add(HostsParams)
 
 
-def divided(words: Iterable[str]) -> list[str]:
+def split_parallel(words: Iterable[str]) -> list[str]:
     """Return a command line in which `--parallel` may also define a model's division."""
     found = list(words)
     for i, (word, more) in enumerate(zip(found, [*found, ""][1:], strict=True)):
@@ -129,7 +129,7 @@ def divided(words: Iterable[str]) -> list[str]:
     return found
 
 
-def devices_of(args: argparse.Namespace, gpus: bool = False) -> list[PlanningDevice]:
+def plan_devices(args: argparse.Namespace, gpus: bool = False) -> list[PlanningDevice]:
     """Return the devices that the options name. With --memory alone, or `gpus`, these are GPUs: the
     machine's GPUs, or one placeholder per given size."""
     from ggml_py.errors import BackendError
@@ -157,7 +157,7 @@ def devices_of(args: argparse.Namespace, gpus: bool = False) -> list[PlanningDev
     return found
 
 
-def model_of(
+def plan_model(
     args: argparse.Namespace, devices: Sequence[PlanningDevice], **more: Any
 ) -> PlannedModel:
     """Return the planned model that the options name, with `more` of ModelParams."""
@@ -167,7 +167,7 @@ def model_of(
     return PlannedModel(header_of(session.model_path(read(args, FileParams))), **vars(how))
 
 
-def context_of(args: argparse.Namespace, model: PlannedModel, **more: Any) -> PlannedContext:
+def plan_context(args: argparse.Namespace, model: PlannedModel, **more: Any) -> PlannedContext:
     """Return the planned context of the options, with `more` of ContextParams."""
     from llama_py.fit.planning import PlannedContext
 

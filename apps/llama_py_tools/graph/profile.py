@@ -24,7 +24,7 @@ from llama_py_tools.graph.ranks import (
     messages_text,
     own_kernels,
     ranks_as_data,
-    timed,
+    record_times,
 )
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class _Timer:
         """Time all ranks at once; times are by rank 0's clock."""
         devices = [d for d in self.ctx.devices if isinstance(d, Profiles)]
         with ExitStack() as stack:
-            theirs = stack.enter_context(timed(plans))
+            theirs = stack.enter_context(record_times(plans))
             own = {d.name: stack.enter_context(d.profiling()) for d in devices}
             start = perf_counter_ns()
             self.ctx.decode(ids)
@@ -196,14 +196,14 @@ def _steps(
 
 Key = Callable[[ProfiledStep], str]
 BY: dict[str, Key] = {
-    "op": lambda s: f"{s.time.node.op} {_first(s.time.node).type.name}",
+    "op": lambda s: f"{s.time.node.op} {_first_source(s.time.node).type.name}",
     "layer": lambda s: s.layer,
     "node": lambda s: s.time.node.name,
     "kernel": lambda s: s.time.kernel,
 }
 
 
-def _first(t: Tensor) -> Tensor:
+def _first_source(t: Tensor) -> Tensor:
     return next((s for s in t.src if s is not None), t)
 
 
@@ -260,7 +260,7 @@ def tables(
         limit = "  of the limit" if limits else ""
         heading = "steps        ms  of all    GB/s  GFLOP/s"
         yield f"\n  {'by ' + by:{width}}  {heading}{limit}"
-        least = _least(run, by, limits or {})
+        least = _min_seconds(run, by, limits or {})
         for line in found[:top]:
             more = f"  {line.example.op} {shape(line.example)}" if by == "node" else ""
             limit = f"  {least[line.what] / line.seconds:12.0%}" if line.seconds and least else ""
@@ -286,12 +286,12 @@ def limits(model: Model) -> dict[str, Roofline]:
     return {d.name: roofline.limits(d, roofline.common_type(model)) for d in able}
 
 
-def _least(run: ProfiledRun, by: str, limits: Mapping[str, Roofline]) -> dict[str, float]:
+def _min_seconds(run: ProfiledRun, by: str, limits: Mapping[str, Roofline]) -> dict[str, float]:
     """Return the minimum seconds of nodes on their devices, by line."""
     found: dict[str, float] = {}
     for s in run.steps if limits else ():
         key, node = BY[by](s), s.time.node
-        least = limits[s.device].least(count_bytes(node), flops(node)) if s.last else 0.0
+        least = limits[s.device].min_seconds(count_bytes(node), flops(node)) if s.last else 0.0
         found[key] = found.get(key, 0.0) + least
     return found
 

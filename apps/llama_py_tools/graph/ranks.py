@@ -20,7 +20,7 @@ PLANS = "ggml_mpi.plan"  # imported only with ranks
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class Transfer:
     """Bytes sent between a rank and others. The rank waits for the others, then sends, receives
     and adds. start, waited (end of waiting), end in nanoseconds of rank 0's clock.
 
@@ -44,7 +44,7 @@ class OfRank:
     rank: int
     n: int
     n_bytes: int
-    passed: Sequence[Passed]
+    passed: Sequence[Transfer]
 
 
 def is_over_ranks(plans: Sequence[Plan]) -> bool:
@@ -53,7 +53,7 @@ def is_over_ranks(plans: Sequence[Plan]) -> bool:
     return module is not None and any(isinstance(plan, module.RankPlan) for plan in plans)
 
 
-def timed(plans: Sequence[Plan]) -> AbstractContextManager[list[RankTimes]]:
+def record_times(plans: Sequence[Plan]) -> AbstractContextManager[list[RankTimes]]:
     """Time plans; see ggml_mpi.times.record_times."""
     from ggml_mpi import times
     from ggml_mpi.plan import RankPlan
@@ -75,7 +75,7 @@ def kernels_and_messages(
         if rank
     }
     ranks = [
-        OfRank(rank, own.n, own.n_bytes, _passed(own, waited))
+        OfRank(rank, own.n, own.n_bytes, _list_transfers(own, waited))
         for rank, (own, waited) in enumerate(zip(times, waits(times), strict=True))
     ]
     return kernels, ranks
@@ -103,18 +103,18 @@ def own_kernels(
     times: Sequence[KernelTime], plans: Sequence[Plan], device: str
 ) -> list[KernelTime]:
     """Return this rank's kernels, with their nodes in the plans."""
-    found = _found([t.node for t in times], _nodes(plans, device))
+    found = _match_kernels([t.node for t in times], _nodes(plans, device))
     return [replace(times[i], node=node) for i, node in found]
 
 
 def _kernels(own: RankTimes, nodes: dict[Key, list[Tensor]]) -> Iterator[KernelTime]:
-    for i, node in _found(own.kernels, nodes):
+    for i, node in _match_kernels(own.kernels, nodes):
         ran = own.kernels[i]
         threads = tuple((a - own.ahead, b - own.ahead) for a, b in ran.threads)
         yield KernelTime(node, ran.kernel, ran.start - own.ahead, ran.end - own.ahead, threads)
 
 
-def _found(
+def _match_kernels(
     ran: Sequence[Tensor | Ran], nodes: dict[Key, list[Tensor]]
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield the index of a kernel, and its node; kernels that add received parts belong to the
@@ -132,7 +132,7 @@ def _found(
         yield i, of[turn[key] % len(of)]
 
 
-def _passed(own: RankTimes, waits: Sequence[int]) -> list[Passed]:
+def _list_transfers(own: RankTimes, waits: Sequence[int]) -> list[Transfer]:
     words = {
         "send": "send to",
         "receive": "receive from",
@@ -140,7 +140,7 @@ def _passed(own: RankTimes, waits: Sequence[int]) -> list[Passed]:
         "pieces": "sum in pieces with",
     }
     return [
-        Passed(
+        Transfer(
             f"{words[m.kind]} {','.join(map(str, m.others))}",
             m.n,
             m.n_bytes,

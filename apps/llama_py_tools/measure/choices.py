@@ -77,7 +77,7 @@ class ChoiceTask:
     bases: Sequence[str] = ()
 
 
-def tasks_of(p: ChoiceParams, data: bytes) -> list[ChoiceTask]:
+def select_tasks(p: ChoiceParams, data: bytes) -> list[ChoiceTask]:
     """Read the tasks of a file and return the selected tasks.
 
     Raises:
@@ -90,7 +90,7 @@ def tasks_of(p: ChoiceParams, data: bytes) -> list[ChoiceTask]:
     return read_choices(data, p.multiple_choice_tasks)
 
 
-def lines_of(ctx: Context, p: ChoiceParams, tasks: Sequence[ChoiceTask]) -> Iterator[str]:
+def score_lines(ctx: Context, p: ChoiceParams, tasks: Sequence[ChoiceTask]) -> Iterator[str]:
     """Score tasks and yield the lines of llama-perplexity.
 
     Raises:
@@ -141,7 +141,7 @@ def read_winogrande(data: bytes, n: int) -> list[ChoiceTask]:
         raise _error(
             "WinoGrande", "no row has an index, a sentence with _, two choices, and 1 or 2"
         )
-    return [tasks[i] for i in _selected(len(tasks), n)]
+    return [tasks[i] for i in _select_indices(len(tasks), n)]
 
 
 def read_choices(data: bytes, n: int) -> list[ChoiceTask]:
@@ -171,7 +171,7 @@ def read_choices(data: bytes, n: int) -> list[ChoiceTask]:
     try:
         places = [word() for _ in range(word())]
         first = at
-        for i in _selected(len(places), n):
+        for i in _select_indices(len(places), n):
             if 0 < n < len(places):
                 at = places[i]
             question, (texts, right), _ = text(), answers(), answers()
@@ -185,7 +185,7 @@ def read_choices(data: bytes, n: int) -> list[ChoiceTask]:
     return tasks
 
 
-def _selected(n_all: int, n: int) -> list[int]:
+def _select_indices(n_all: int, n: int) -> list[int]:
     """Return the n tasks that llama-perplexity selects; all for 0."""
     import numpy as np
 
@@ -268,7 +268,7 @@ def _hellaswag(ctx: Context, tasks: Sequence[ChoiceTask]) -> Iterator[str]:
     yield "\ntask\tacc_norm\t95% confidence interval\n"
     right = 0
     for n, task in enumerate(tasks, 1):
-        right += task.right[_best(log_probs(ctx, task))]
+        right += task.right[_lowest_loss(log_probs(ctx, task))]
         share, z = right / n, Z * Z / n
         spread = z * math.sqrt(n * (4 * share * (1 - share) + z)) / (2 * Z)
         low, high = ((share + z / 2 + x) / (1 + z) * 100 for x in (-spread, spread))
@@ -280,7 +280,7 @@ def _multiple_choice(ctx: Context, tasks: Sequence[ChoiceTask]) -> Iterator[str]
     yield "\ntask\tacc_norm\n"
     right, n, n_answers = 0, len(tasks), sum(len(task.texts) for task in tasks)
     for i, task in enumerate(tasks, 1):
-        right += task.right[_best(log_probs(ctx, task))]
+        right += task.right[_lowest_loss(log_probs(ctx, task))]
         yield f"{i}\t{100 * right / i:.8f}\n"
     yield "\n"
     for what, share in (("Final result", right / n), ("Random chance", n / n_answers)):
@@ -288,7 +288,7 @@ def _multiple_choice(ctx: Context, tasks: Sequence[ChoiceTask]) -> Iterator[str]
         yield f"{what}: {100 * share:.4f} +/- {100 * error:.4f}\n"
 
 
-def _best(losses: Sequence[F64]) -> int:
+def _lowest_loss(losses: Sequence[F64]) -> int:
     means = [float(x.mean()) for x in losses]
     return means.index(max(means))
 

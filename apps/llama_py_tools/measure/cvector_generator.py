@@ -97,7 +97,7 @@ def _command(args: argparse.Namespace) -> None:
     from llama_py.steering.training import longest
 
     o = read(args, CvectorParams)
-    pairs = pairs_of(o)
+    pairs = read_pairs(o)
     model = session.open_model(args)
     n_ctx = session.enough_context(args, longest(model, pairs))
     ctx = session.open_context(args, model, n_ctx=n_ctx)
@@ -106,16 +106,16 @@ def _command(args: argparse.Namespace) -> None:
     print(f"{o.output}: {len(vector)} directions of {len(pairs)} pairs, by {o.method}")
 
 
-def pairs_of(o: CvectorParams) -> list[Pair]:
+def read_pairs(o: CvectorParams) -> list[Pair]:
     """Return the pairs of prompts; ContextError if the files differ in their number of lines."""
     from llama_py.steering import template_pairs
 
-    positive, negative = (lines_of(path) for path in (o.positive_file, o.negative_file))
-    suffixes = lines_of(o.suffix_file) if o.suffix_file else [""]
+    positive, negative = (read_lines(path) for path in (o.positive_file, o.negative_file))
+    suffixes = read_lines(o.suffix_file) if o.suffix_file else [""]
     return template_pairs(o.template or "{}", positive, negative, suffixes)
 
 
-def lines_of(path: str) -> list[str]:
+def read_lines(path: str) -> list[str]:
     r"""Read the lines that are not empty, with their `\n` as line ends
     (ctrlvec_load_prompt_file)."""
     text = Path(path).read_bytes().decode(*ENCODING)

@@ -161,9 +161,9 @@ class NodePrinter:
         if patterns and not any(p.search(t.name) for p in patterns):
             return
         self.found = True
-        from llama_py_tools.measure.node_text import heading, value_lines, values_of
+        from llama_py_tools.measure.node_text import heading, read_values, value_lines
 
-        values = values_of(t)
+        values = read_values(t)
         if self.options.prints:
             lines = [heading(t), *(value_lines(values) if values is not None else ())]
             session.write("\n".join(lines) + "\n")

@@ -149,7 +149,7 @@ def _command(args: argparse.Namespace) -> None:
     from llama_py.text.rerank import labels
 
     o, how = read(args, EmbeddingParams), read(args, ReadingParams)
-    texts = texts_of(o)
+    texts = read_texts(o)
     session.loading()
     model = session.open_model(args)
     pooling = model.hparams.pooling if how.pooling == "auto" else how.pooling
@@ -158,11 +158,11 @@ def _command(args: argparse.Namespace) -> None:
         rows = normalized(rows, o.normalize)
     whole = pooling != "rank" and o.normalize == 0
     found = TextRows(rows, texts, pooling, labels(model), whole)
-    for part in written(found, o.output_format):
+    for part in format_rows(found, o.output_format):
         session.write(part)
 
 
-def texts_of(o: EmbeddingParams) -> list[str]:
+def read_texts(o: EmbeddingParams) -> list[str]:
     """Return the texts that the options name."""
     text = o.prompt or ""
     if o.file:
@@ -208,7 +208,7 @@ def _check(model: Model, tokens: list[list[int]], n_ctx: int | None) -> None:
         log.info("a text does not end with SEP or EOS, because the model file does not add them")
 
 
-def written(found: TextRows, output_format: str) -> Iterator[str]:
+def format_rows(found: TextRows, output_format: str) -> Iterator[str]:
     """Yield the output in parts (examples/embedding/embedding.cpp)."""
     if output_format == "raw":
         for row in found.rows:
@@ -217,7 +217,7 @@ def written(found: TextRows, output_format: str) -> Iterator[str]:
         yield from _json(found, output_format)
     else:
         yield "\n"
-        yield from _plain(found)
+        yield from _plain_lines(found)
     yield "\n"
 
 
@@ -242,7 +242,7 @@ def _json(found: TextRows, output_format: str) -> Iterator[str]:
     yield "\n}\n"
 
 
-def _plain(found: TextRows) -> Iterator[str]:
+def _plain_lines(found: TextRows) -> Iterator[str]:
     if found.pooling == "rank":
         for j, row in enumerate(found.rows):
             for x, label in zip(row, found.labels, strict=True):

@@ -159,13 +159,13 @@ def _command(args: argparse.Namespace) -> None:
     for found in before:
         collector.add(found, n_ctx)
     collector.datasets.append(o.text)
-    ids = chunks_of(model, o, n_ctx)
+    ids = split_chunks(model, o, n_ctx)
     _collect(args, model, collector, ids)
     _save(o, collector, n_ctx)
     _tell(o, collector)
 
 
-def chunks_of(model: Model, o: ImatrixParams, n_ctx: int) -> npt.NDArray[np.int32]:
+def split_chunks(model: Model, o: ImatrixParams, n_ctx: int) -> npt.NDArray[np.int32]:
     """Return the text in chunks, [n_chunks, n_ctx].
 
     Raises ContextError for a text that is too short, or a model that wants an end after each.
@@ -201,7 +201,7 @@ def _collect(
     estimate, progress = Estimate(), Progress("collecting")
     try:
         with ctx.tapped(collector.taps):
-            for i, losses in enumerate(scored(ctx, chunks, n_batch, o.ppl), 1):
+            for i, losses in enumerate(score_chunks(ctx, chunks, n_batch, o.ppl), 1):
                 if losses is None:
                     progress(i, len(chunks), f"chunk {i} of {len(chunks)}")
                 else:
@@ -217,7 +217,7 @@ def _collect(
         session.write(f"\nFinal estimate: {estimate}\n")
 
 
-def scored(
+def score_chunks(
     ctx: Context, chunks: npt.NDArray[np.int32], n_batch: int, ppl: bool
 ) -> Iterator[npt.NDArray[np.float64] | None]:
     """Run one batch of chunks at a time; yield -log p of each chunk's second half, or None."""
@@ -230,7 +230,7 @@ def scored(
         fed = group.copy()
         if tokenizer.add_bos and tokenizer.bos is not None:
             fed[:, 0] = tokenizer.bos
-        parts = list(_decoded(ctx, fed, min(n_batch, n_ctx)))
+        parts = list(_decode_chunks(ctx, fed, min(n_batch, n_ctx)))
         for i, chunk in enumerate(group):
             if not ppl or n_ctx < 4:
                 yield None
@@ -239,7 +239,7 @@ def scored(
             yield -log_softmax(logits[n_ctx // 2 : -1], chunk[n_ctx // 2 + 1 :])
 
 
-def _decoded(
+def _decode_chunks(
     ctx: Context, chunks: npt.NDArray[np.int32], n_batch: int
 ) -> Iterator[npt.NDArray[np.float32]]:
     """Yield logits of all tokens, some of each chunk at a time, [n_chunks, n, n_vocab]."""

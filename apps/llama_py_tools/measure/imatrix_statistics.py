@@ -63,7 +63,7 @@ class ImatrixStatistics:
 
 
 def lines(imatrix: Imatrix) -> Iterator[str]:
-    found = sorted(_all(imatrix), key=lambda s: (s.kind, -s.total))
+    found = sorted(_all_statistics(imatrix), key=lambda s: (s.kind, -s.total))
     yield f"{imatrix.path}: {len(found)} tensors, {imatrix.n_chunks} chunks"
     yield (
         f"{HEAD[0]:>5}  {HEAD[1]:20} {HEAD[2]:>14} {HEAD[3]:>10} {HEAD[4]:>12} {HEAD[5]:>10}"
@@ -83,7 +83,7 @@ def lines(imatrix: Imatrix) -> Iterator[str]:
         yield f"{layer:5} {total:14.2f} {100 * z:9.4f}% {cossim:8.4f}"
 
 
-def _all(imatrix: Imatrix) -> Iterator[ImatrixStatistics]:
+def _all_statistics(imatrix: Imatrix) -> Iterator[ImatrixStatistics]:
     for name in imatrix.entries:
         values = _means(imatrix, name)
         if not len(values):
@@ -92,7 +92,7 @@ def _all(imatrix: Imatrix) -> Iterator[ImatrixStatistics]:
         layer = int(found[1]) if found else -1
         parts = name.split(".")
         kind = parts[parts.index("weight") - 1] if "weight" in parts[1:] else name
-        yield _of(imatrix, name, layer, kind, values)
+        yield _tensor_statistics(imatrix, name, layer, kind, values)
 
 
 def _means(imatrix: Imatrix, name: str) -> npt.NDArray[np.float64]:
@@ -102,7 +102,7 @@ def _means(imatrix: Imatrix, name: str) -> npt.NDArray[np.float64]:
     return (sums[counts > 0] / counts[counts > 0, None]).ravel()
 
 
-def _of(
+def _tensor_statistics(
     imatrix: Imatrix, name: str, layer: int, kind: str, x: npt.NDArray[np.float64]
 ) -> ImatrixStatistics:
     mean, deviation, total = x.mean(), x.std(), x.sum()

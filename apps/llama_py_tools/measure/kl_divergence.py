@@ -40,7 +40,7 @@ def n_scored(n_ctx: int) -> int:
     return n_ctx - 1 - n_ctx // 2
 
 
-def packed(logits: F32) -> U16:
+def pack(logits: F32) -> U16:
     """Pack log probabilities of rows [n, n_vocab] in 16 bits each, between the largest and 16 below
     it, or the smallest. -> [n, row_words]"""
     n, n_vocab = logits.shape
@@ -55,7 +55,7 @@ def packed(logits: F32) -> U16:
     return rows
 
 
-def unpacked(rows: U16, n_vocab: int) -> F32:
+def unpack(rows: U16, n_vocab: int) -> F32:
     """Unpack the log probabilities, [n, n_vocab]."""
     head = np.ascontiguousarray(rows[:, :4]).view(np.float32)
     found: F32 = head[:, :1] * rows[:, 4 : 4 + n_vocab].astype(np.float32) + head[:, 1:]
@@ -81,7 +81,7 @@ class BaseWriter:
 
     def add(self, logits: F32) -> None:
         """Write logits of a window's scored tokens, [n_scored, n_vocab]."""
-        self._file.write(packed(logits).tobytes())
+        self._file.write(pack(logits).tobytes())
 
 
 class Base:
@@ -111,7 +111,7 @@ class Base:
 
     def log_probs(self, window: int) -> F32:
         """Read log probabilities of a window's scored tokens. -> [n_scored, n_vocab]"""
-        return unpacked(self._rows[window], self.n_vocab)
+        return unpack(self._rows[window], self.n_vocab)
 
 
 @dataclass(frozen=True, slots=True)

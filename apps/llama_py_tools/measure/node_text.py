@@ -24,7 +24,7 @@ def heading(t: Tensor) -> str:
     return f"common_debug_cb_eval: {what}({a}, {b}}}) = {{{_ne(t)}}}"
 
 
-def values_of(t: Tensor) -> npt.NDArray[np.float32] | None:
+def read_values(t: Tensor) -> npt.NDArray[np.float32] | None:
     """Return the node's values [ne3, ne2, ne1, ne0] as float32; None for a quantized type."""
     return None if numpy_dtype(t) is None else get_tensor(t).astype(np.float32)
 

@@ -28,7 +28,7 @@ from llama_py_tools.command.escapes import ENCODING
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import RUN, CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.command.ranks import HostsParams
-from llama_py_tools.measure.choices import ChoiceParams, lines_of, log_softmax, tasks_of
+from llama_py_tools.measure.choices import ChoiceParams, log_softmax, score_lines, select_tasks
 from llama_py_tools.models import session
 
 if TYPE_CHECKING:
@@ -136,13 +136,13 @@ def _choose(args: argparse.Namespace) -> None:
     """Score the multiple-choice tasks of a file."""
     session.loading()
     p, o = read(args, ChoiceParams), read(args, WindowParams)
-    tasks = tasks_of(p, _data(read(args, TextParams)))
+    tasks = select_tasks(p, _data(read(args, TextParams)))
     model = session.open_model(args)
     n_ctx, n_seqs = N_PARALLEL * o.n_ctx, max(len(task.texts) for task in tasks)
     ctx = session.open_context(
         args, model, n_ctx=n_ctx, n_batch=min(o.n_batch, n_ctx), n_seq_max=n_seqs, kv_unified=True
     )
-    for line in lines_of(ctx, p, tasks):
+    for line in score_lines(ctx, p, tasks):
         session.write(line)
 
 
@@ -154,7 +154,7 @@ def _command(args: argparse.Namespace) -> None:
     ids = token_ids(model, text)
     n_ctx = -(-(o.n_ctx + t.ppl_stride // 2) // PAGE) * PAGE if t.ppl_stride else o.n_ctx
     check_length(ids, n_ctx)
-    windows = windows_of(ids, n_ctx, t.ppl_stride)[: t.chunks if t.chunks > 0 else None]
+    windows = split_windows(ids, n_ctx, t.ppl_stride)[: t.chunks if t.chunks > 0 else None]
     estimate = Estimate()
     with ExitStack() as stack:
         keep = None
@@ -237,7 +237,7 @@ def check_length(ids: Sequence[int], n_ctx: int) -> None:
         )
 
 
-def windows_of(ids: Sequence[int], n_ctx: int, stride: int = 0) -> I32:
+def split_windows(ids: Sequence[int], n_ctx: int, stride: int = 0) -> I32:
     """Return complete windows that begin every `stride` tokens; 0: without overlap. -> [n,
     n_ctx]"""
     import numpy as np
@@ -252,7 +252,7 @@ def score(
     ctx: Context, ids: Sequence[int], n_ctx: int, n_batch: int, bos: int | None = None
 ) -> Iterator[npt.NDArray[np.float64]]:
     """Yield -log p of the scored tokens of each complete window (perplexity.cpp:perplexity)."""
-    for logits, targets in predictions(ctx, windows_of(ids, n_ctx), n_batch, bos):
+    for logits, targets in predictions(ctx, split_windows(ids, n_ctx), n_batch, bos):
         yield -log_softmax(logits, targets)
 
 

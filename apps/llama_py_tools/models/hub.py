@@ -31,14 +31,14 @@ _PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 def download_model(file: FileParams) -> str:
     """Return the path of the model of -hf (of its first shard), downloaded if needed. ModelError
     explains a failure in one line."""
-    file, name, names = _wanted(file)
+    file, name, names = _find_wanted(file)
     first, *_ = [download_file(file, part) for part in list_shards(name, names)]
     return first
 
 
 def download_vision_encoder(file: FileParams) -> str:
     """Download the vision encoder next to a model; return its path, or "" without one."""
-    file, name, names = _wanted(file)
+    file, name, names = _find_wanted(file)
     found = find_vision_file(name, names)
     return download_file(file, found) if found else ""
 
@@ -72,13 +72,15 @@ def find_vision_file(name: str, names: Sequence[str]) -> str:
     return min(found, key=lambda n: (-n.count("/"), abs(bits(n) - bits(name))), default="")
 
 
-def _wanted(file: FileParams) -> tuple[FileParams, str, Sequence[str]]:
+def _find_wanted(file: FileParams) -> tuple[FileParams, str, Sequence[str]]:
     """Return the options for `download_file`, the model's file, and all files of its repository."""
     repo, _, quant = file.hf_repo.partition(":")
     if repo.count("/") != 1:
         raise _error(f"-hf {file.hf_repo}: expected USER/MODEL or USER/MODEL:QUANT")
     file, names = _names(file)
-    name = _named(repo, names, file.hf_file) if file.hf_file else choose_file(repo, names, quant)
+    name = (
+        _find_named(repo, names, file.hf_file) if file.hf_file else choose_file(repo, names, quant)
+    )
     return file, name, names
 
 
@@ -87,7 +89,7 @@ def download_file(file: FileParams, name: str) -> str:
     hub, repo = _library(), file.hf_repo.partition(":")[0]
     token = file.hf_token or None
     return str(
-        _asked(
+        _ask_hub(
             repo,
             lambda: hub.hf_hub_download(repo, name, token=token, local_files_only=file.offline),
         )
@@ -97,9 +99,9 @@ def download_file(file: FileParams, name: str) -> str:
 def to_fetch(file: FileParams) -> tuple[str, dict[str, int]]:
     """Return the name of a -hf model as in `cached_names`, and the bytes of its files: all shards,
     and the vision encoder. ModelError on failure."""
-    file, name, names = _wanted(file)
+    file, name, names = _find_wanted(file)
     repo, eyes = file.hf_repo.partition(":")[0], find_vision_file(name, names)
-    tree = _asked(
+    tree = _ask_hub(
         repo,
         lambda: (
             _library().HfApi().list_repo_tree(repo, recursive=True, token=file.hf_token or None)
@@ -230,7 +232,7 @@ def list_shards(name: str, names: Sequence[str]) -> list[str]:
     )
 
 
-def _named(repo: str, names: Sequence[str], name: str) -> str:
+def _find_named(repo: str, names: Sequence[str], name: str) -> str:
     if name not in names:
         models = [name for name in names if name.endswith(".gguf")]
         raise _error(f"-hff {name}: {repo} does not have this file{_list(models)}")
@@ -295,7 +297,7 @@ def _files(repo: Any) -> dict[str, int]:
     }
 
 
-def _asked(repo: str, ask: Callable[[], T]) -> T:
+def _ask_hub(repo: str, ask: Callable[[], T]) -> T:
     try:
         return ask()
     except Exception as e:  # many classes without a common base

@@ -29,9 +29,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(args: argparse.Namespace) -> None:
-    from llama_py_tools.models.local_models import folders, known
+    from llama_py_tools.models.local_models import folders, known_models
 
-    models = known()
+    models = known_models()
     width = max(map(len, models), default=0)
     for name, path in sorted(models.items(), key=lambda one: one[0].lower()):
         session.write(f"{name:{width}}  {_size(path):>9}  {path}\n")

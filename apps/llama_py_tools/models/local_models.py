@@ -27,11 +27,11 @@ def folders() -> list[Path]:
     return [*(Path(one) for one in named.split(os.pathsep) if one), folder()]
 
 
-def known() -> dict[str, Path]:
+def known_models() -> dict[str, Path]:
     """Return paths by name, with the folders before the Hub's cache."""
     found: dict[str, Path] = {}
     for path in _files():
-        found.setdefault(name_of(path), path)
+        found.setdefault(short_name(path), path)
     return found
 
 
@@ -44,8 +44,8 @@ def find(name: str) -> Path | None:
     """Return the model with this name, or None; ModelError if the name is ambiguous."""
     if not is_name(name):
         return None
-    models = known()
-    candidates = _meant(name.lower(), {stem.lower(): stem for stem in models})
+    models = known_models()
+    candidates = _match_name(name.lower(), {stem.lower(): stem for stem in models})
     if len(candidates) > 1:
         from ggml_py.errors import ModelError
 
@@ -56,7 +56,7 @@ def find(name: str) -> Path | None:
     return models[candidates[0]] if candidates else None
 
 
-def _meant(name: str, stems: Mapping[str, str]) -> list[str]:
+def _match_name(name: str, stems: Mapping[str, str]) -> list[str]:
     """Return the exact match, else matches with any type, else all that begin with the name."""
     if name in stems:
         return [stems[name]]
@@ -77,6 +77,6 @@ def _files() -> Iterator[Path]:
     yield from cached_files()
 
 
-def name_of(path: Path) -> str:
+def short_name(path: Path) -> str:
     """Return the short name of a file."""
     return _PART.sub("", path.stem)

@@ -155,9 +155,9 @@ def model_path(file: FileParams) -> str:
 
         return download_model(file)
     if file.model_url:
-        from llama_py_tools.models.url import downloaded
+        from llama_py_tools.models.url import download
 
-        return downloaded(file.model_url, file.model, file.offline)
+        return download(file.model_url, file.model, file.offline)
     return _named_file(file.model) if file.model else demo_model()
 
 
@@ -225,7 +225,7 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
         LINE.wipe()
         return model
     except (AllocError, BackendError) as e:
-        if not _may_do_without(params, devices):
+        if not _can_replace_gpus(params, devices):
             raise
         log.warning("%s; running on the CPU instead", e)
         return load(file, ModelParams(), n_threads)
@@ -251,7 +251,7 @@ def _warn_of_threads(flag: str, n: int | None) -> None:
         )
 
 
-def _may_do_without(params: ModelParams, devices: Sequence[Device]) -> bool:
+def _can_replace_gpus(params: ModelParams, devices: Sequence[Device]) -> bool:
     """Return True if the GPUs in use were not requested by name, so that the CPU may replace
     them."""
     return params.device in ("auto", ("auto",)) and len(devices) > 1
@@ -268,13 +268,13 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
     forms = {**params.forms, **read(args, FormParams).forms}
     how = replace(params, **{"forms": forms, **more})
     try:
-        ctx = _steered(model.context(**vars(how)), read(args, SteeringParams))
+        ctx = _apply_steering(model.context(**vars(how)), read(args, SteeringParams))
         gc.freeze()  # the present objects are permanent
         gc.enable()
         tell_memory(ctx.memory_breakdown())
         return ctx
     except (AllocError, BackendError) as e:
-        if not _may_do_without(read(args, ModelParams), model.devices):
+        if not _can_replace_gpus(read(args, ModelParams), model.devices):
             raise
         log.warning("%s; running on the CPU instead", e)
         on_cpu = load(read(args, FileParams), ModelParams(), params.n_threads)
@@ -283,13 +283,13 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
 
 def tell_memory(breakdown: Mapping[str, Mapping[str, int]]) -> None:
     """Print the memory of each rank, if there are several."""
-    from llama_py_tools.command.ranks import memory_of
+    from llama_py_tools.command.ranks import rank_memory
 
-    for line in memory_of(breakdown):
+    for line in rank_memory(breakdown):
         tell(line)
 
 
-def _steered(ctx: Context, params: SteeringParams) -> Context:
+def _apply_steering(ctx: Context, params: SteeringParams) -> Context:
     """Apply the adapters and control vectors that the options name."""
     loras = [(ctx.model.load_adapter(file), scale) for file, scale in adapter_files(params)]
     if not params.lora_init_without_apply:
@@ -323,7 +323,7 @@ def input_tokens(args: argparse.Namespace, model: Model) -> list[int]:
     o = read(args, InputParams)
     if o.tokens:
         return list(o.tokens)
-    if not o.prompt and read(args, FileParams).named:
+    if not o.prompt and read(args, FileParams).has_model:
         raise ContextError("the prompt is empty; use -p TEXT or --tokens 1,2,3")
     return model.tokenizer.tokenize(o.prompt or DEMO_PROMPT)
 

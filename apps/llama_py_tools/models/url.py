@@ -27,7 +27,7 @@ def folder() -> Path:
     return Path(os.environ.get("LLAMA_CACHE") or Path(user_cache_dir("llama-py")) / "models")
 
 
-def downloaded(url: str, to: str, offline: bool) -> str:
+def download(url: str, to: str, offline: bool) -> str:
     """Return the path of a model, downloaded if needed; for shards the first shard's path, with
     all others next to it. ModelError if the download fails."""
     parts = urllib.parse.urlsplit(url)

@@ -106,7 +106,7 @@ class Case:
 
     @property
     def vars(self) -> str:
-        return ",".join(f"{name}={text_of(value)}" for name, value in self.args.items())
+        return ",".join(f"{name}={value_text(value)}" for name, value in self.args.items())
 
     def __str__(self) -> str:
         return f"{self.op}({self.vars})"
@@ -164,10 +164,10 @@ def case(
     return register
 
 
-def text_of(value: Any) -> str:
+def value_text(value: Any) -> str:
     """Write a value as llama.cpp prints it: [1,2] for lists, 0 and 1 for booleans."""
     if isinstance(value, (tuple, list)):
-        return f"[{','.join(map(text_of, value))}]"
+        return f"[{','.join(map(value_text, value))}]"
     if isinstance(value, bool):
         return str(int(value))
     return f"{value:g}" if isinstance(value, float) else str(value)

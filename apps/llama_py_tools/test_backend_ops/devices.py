@@ -20,16 +20,16 @@ def find_devices(name: str | None, mode: str = "test") -> list[Device]:
 
     names = registry.backend_names()
     if name is None:
-        return [d for n in names for d in _devices_of(n, mode)]
+        return [d for n in names for d in _open_devices(n, mode)]
     if name in names:
-        found = _devices_of(name, mode) if mode == "support" else registry.devices(name)
+        found = _open_devices(name, mode) if mode == "support" else registry.devices(name)
         if not found:
             raise BackendError(f"backend {name} has no device on this machine")
         return list(found)
     return [registry.device(name)]
 
 
-def _devices_of(backend: str, mode: str) -> Sequence[Device]:
+def _open_devices(backend: str, mode: str) -> Sequence[Device]:
     """Return a backend's devices; [], with the reason logged, if it fails to load and was not
     named."""
     from ggml_py.backend import registry

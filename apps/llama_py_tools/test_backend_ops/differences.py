@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from llama_py_tools.test_backend_ops.case import Case, text_of
+from llama_py_tools.test_backend_ops.case import Case, value_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class CaseDifference:
 
     def cases(self) -> str:
         """Return `axis=1|2|3`, similar to printed cases."""
-        return ",".join(f"{n}={'|'.join(map(text_of, v))}" for n, v in self.where.items())
+        return ",".join(f"{n}={'|'.join(map(value_text, v))}" for n, v in self.where.items())
 
 
 DIFFERENCES: list[CaseDifference] = []

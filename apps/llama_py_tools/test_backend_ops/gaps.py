@@ -17,11 +17,11 @@ INPUTS = 8  # inputs of a case, tested one by one
 TRIED = 40  # tried cases of an op until one can be built this way
 
 
-class Unsuited(GGMLError):
+class UnsuitedCase(GGMLError):
     """The case has no such input, or its input cannot have gaps."""
 
 
-class Gapped(Leaves):
+class GappedLeaves(Leaves):
     """Leaves that swap dimensions 0 and 1 of leaf `which` in memory."""
 
     def __init__(self, new: Leaves, which: int) -> None:
@@ -36,12 +36,12 @@ class Gapped(Leaves):
             return super().__call__(ne, type, init)
         n0, n1, n2, n3 = shape4(ne)
         if type.block_size > 1 or n0 < 2 or n1 < 2:
-            raise Unsuited(f"rows of {ne} of {type} cannot have gaps")
-        stored = super().__call__((n1, n0, n2, n3), type, swapped(init or uniform()))
+            raise UnsuitedCase(f"rows of {ne} of {type} cannot have gaps")
+        stored = super().__call__((n1, n0, n2, n3), type, swap_init(init or uniform()))
         return permute(stored, 1, 0, 2, 3)
 
 
-def swapped(init: Init) -> Init:
+def swap_init(init: Init) -> Init:
     """Return an initializer of the same values in memory with the first two dimensions swapped."""
 
     def init_swapped(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -55,10 +55,10 @@ def with_gaps(case: Case, which: int) -> Case:
     """Return the same case with gaps in the rows of its input number `which`."""
 
     def build(new: Leaves, gaps: int, **args: object) -> Tensor:
-        leaves = Gapped(new, gaps)
+        leaves = GappedLeaves(new, gaps)
         result = case.build(leaves, **args)
         if leaves.made <= gaps:
-            raise Unsuited(f"{case} has {leaves.made} inputs")
+            raise UnsuitedCase(f"{case} has {leaves.made} inputs")
         return result
 
     args = {**case.args, "gaps": which}

@@ -209,13 +209,13 @@ def why_skipped(device: Device, o: HarnessParams) -> str:
 def run_device(device: Device, cases: list[Case], o: HarnessParams, report: CaseReport) -> bool:
     if o.mode in COMPARING:
         return run_tests(device, cases, o, report)
-    rival = rival_of(o) if o.mode == "perf" else None
+    rival = find_rival(o) if o.mode == "perf" else None
     for case in cases:
         report_one(o.mode, device, case, o.seed, report, rival)
     return True
 
 
-def rival_of(o: HarnessParams) -> Device | None:
+def find_rival(o: HarnessParams) -> Device | None:
     """Return the device that perf mode times for comparison, with the same number of threads."""
     from llama_py_tools.test_backend_ops.judges import judge
 

@@ -105,7 +105,7 @@ def read_cases(path: str | Path) -> list[Case]:
 
 def _case(path: str | Path, number: int, line: str) -> Case:
     try:
-        case = _parsed(line)
+        case = _parse_line(line)
         case.graph()
     except (GGMLError, ValueError, struct.error) as e:
         raise GGMLError(f"{path}: line {number}: {e}") from e
@@ -137,7 +137,7 @@ class Words:
         return TYPES[number]
 
 
-def _parsed(line: str) -> Case:
+def _parse_line(line: str) -> Case:
     words = Words(line)
     number, type, ne = words.integer(0, len(numbers()["OP"]) - 1), words.type(), words.shape()
     given = [words.integer(-(1 << 31), (1 << 31) - 1) for _ in range(words.integer(0, N_PARAMS))]
@@ -149,7 +149,7 @@ def _parsed(line: str) -> Case:
     if words.rest and words.rest[-1] != "-":
         args = {"name": words.rest[-1], **args}
     build = partial(_build, spec, spec.layout.unpack(raw[: spec.layout.size]))
-    return Case(spec.name, build, args, _bound(spec.name))
+    return Case(spec.name, build, args, _max_bound(spec.name))
 
 
 def _spec(number: int, params: list[int]) -> OpSpec:
@@ -165,7 +165,7 @@ def _spec(number: int, params: list[int]) -> OpSpec:
     return OPS[name]
 
 
-def _bound(op: str) -> float:
+def _max_bound(op: str) -> float:
     """Return the largest bound of the op's own cases, since any of their layouts and types may
     occur."""
     return max((c.bound() for c in all_cases() if c.op == op and not c.fused), default=1e-7)
@@ -198,13 +198,13 @@ def _source(new: Leaves, s: SourceLayout, node: Tensor, i: int) -> Tensor:
     if s.dense:
         return new(s.ne, s.type, init)
     if s.type.block_size == 1:
-        init = _within(init, s)
+        init = _crop_init(init, s)
     n_blocks = -(-Tensor(s.type, s.ne, nb=s.nb).nbytes // s.type.type_size)
     memory = new((n_blocks * s.type.block_size,), s.type, init)
     return Tensor(s.type, s.ne, "VIEW", (memory,), (0,), nb=s.nb, view_src=memory)
 
 
-def _within(init: Init, s: SourceLayout) -> Init:
+def _crop_init(init: Init, s: SourceLayout) -> Init:
     """Return an initializer with the same values in the part of memory that the source sees."""
 
     def fill(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:

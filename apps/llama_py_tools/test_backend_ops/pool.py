@@ -17,7 +17,7 @@ Start = Callable[[], Job]
 
 
 @dataclass(frozen=True, slots=True)
-class Died:
+class DeadJob:
     """Result of a job that ended its process."""
 
     how: str
@@ -45,10 +45,10 @@ class CaseWorker:
             return self.connection.recv()
         except (EOFError, ConnectionError):
             self.process.join()
-        how = _told(self.process.exitcode)
+        how = _exit_reason(self.process.exitcode)
         if self.job is None:
             raise BackendError(f"a test process did not start: {how}")
-        return Died(how)
+        return DeadJob(how)
 
     def stop(self) -> None:
         self.process.kill()
@@ -74,7 +74,7 @@ def in_order(start: Start, n_jobs: int, n_processes: int) -> Iterator[Any]:
                 if worker.job is not None:
                     answers[worker.job] = answer
                     worker.job = None
-                if isinstance(answer, Died):
+                if isinstance(answer, DeadJob):
                     worker.stop()
                     workers[i] = CaseWorker(start)
                 elif n_given < n_jobs:
@@ -110,7 +110,7 @@ def _ignore_ctrl_c() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _told(exitcode: int | None) -> str:
+def _exit_reason(exitcode: int | None) -> str:
     if exitcode is None or -exitcode not in [*signal.Signals]:
         return f"exit code {exitcode}"
     return f"signal {signal.Signals(-exitcode).name}"

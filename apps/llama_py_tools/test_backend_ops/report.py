@@ -181,7 +181,7 @@ CSV_FIELDS = (
 )
 
 
-def _plain(r: Record) -> dict[str, Any]:
+def _plain_row(r: Record) -> dict[str, Any]:
     """Return a row with booleans as 0 and 1; in support mode the message is yes or the reason."""
     row = asdict(r)
     row.update(supported=int(r.supported), passed=int(r.passed))
@@ -202,7 +202,7 @@ class Csv(CaseReport):
         self.writer.writeheader()
 
     def record(self, r: Record) -> None:
-        self.writer.writerow(_plain(r))
+        self.writer.writerow(_plain_row(r))
 
 
 class Json(CaseReport):
@@ -226,7 +226,7 @@ class Sql(CaseReport):
         print(",\n".join(columns) + "\n);\n")
 
     def record(self, r: Record) -> None:
-        row = _plain(r)
+        row = _plain_row(r)
         values = ", ".join("'" + str(v).replace("'", "''") + "'" for v in row.values())
         print(f"INSERT INTO test_backend_ops ({', '.join(row)}) VALUES ({values});")
 

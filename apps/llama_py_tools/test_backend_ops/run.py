@@ -165,7 +165,7 @@ def draw_inputs(leaves: Leaves, seed: list[int], most: int | None = None) -> lis
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedResult:
     """A judge's result for a case: its bench after the run, and the inputs; or the refusal."""
 
     bench: Bench
@@ -173,24 +173,26 @@ class Expected:
     refused: Outcome | None = None
 
 
-def expect(case: Case, reference: Device, seed: int = 0) -> Expected:
+def expect(case: Case, reference: Device, seed: int = 0) -> ExpectedResult:
     """Return the reference's values; if it raises, only the case fails."""
     bench = Bench(case, reference)
     if reason := bench.why_not():
-        return Expected(bench, [], Outcome(Status.NOT_SUPPORTED, f"{reference.name}: {reason}"))
+        return ExpectedResult(
+            bench, [], Outcome(Status.NOT_SUPPORTED, f"{reference.name}: {reason}")
+        )
     known = known_difference(case) if reference.name == "ggml" else None
     if known is not None and known.crashes:
-        return Expected(bench, [], Outcome(Status.NOT_SUPPORTED, f"ggml {known.why}"))
+        return ExpectedResult(bench, [], Outcome(Status.NOT_SUPPORTED, f"ggml {known.why}"))
     try:
         inputs = draw_inputs(bench.leaves, case.seed(seed))
         bench.write(inputs)
         bench.run()
     except UnsupportedOp as e:
-        return Expected(bench, [], Outcome(Status.NOT_SUPPORTED, f"{reference.name}: {e}"))
+        return ExpectedResult(bench, [], Outcome(Status.NOT_SUPPORTED, f"{reference.name}: {e}"))
     except Exception as e:  # a node from a file may be invalid
         failed = Outcome(Status.FAIL, f"{reference.name}: {type(e).__name__}: {e} ")
-        return Expected(bench, [], failed)
-    return Expected(bench, inputs)
+        return ExpectedResult(bench, [], failed)
+    return ExpectedResult(bench, inputs)
 
 
 def evaluate(case: Case, device: Device, reference: Device, seed: int = 0) -> Outcome:
@@ -200,10 +202,10 @@ def evaluate(case: Case, device: Device, reference: Device, seed: int = 0) -> Ou
     """
     if reason := why_not(case, device):
         return Outcome(Status.NOT_SUPPORTED, f"{device.name}: {reason}")
-    return judged(case, device, expect(case, reference, seed))
+    return judge_case(case, device, expect(case, reference, seed))
 
 
-def judged(case: Case, device: Device, expected: Expected) -> Outcome:
+def judge_case(case: Case, device: Device, expected: ExpectedResult) -> Outcome:
     """Run on the device and compare every value with the expected one."""
     if expected.refused is not None:
         return expected.refused
@@ -273,7 +275,7 @@ def nmse(x: Array, y: Array) -> float:
     return float(error / size) if size else float("inf")
 
 
-def unpoisoned(case: Case, device: Device) -> Bench:
+def unrun_bench(case: Case, device: Device) -> Bench:
     """Return a bench that is never run."""
     return Bench(case, device, poison=False)
 
@@ -282,7 +284,7 @@ def warm_up(
     cases: Iterable[Case],
     device: Device,
     progress: Callable[[int, int, str], None] | None = None,
-    make: Callable[[Case, Device], Bench | None] = unpoisoned,
+    make: Callable[[Case, Device], Bench | None] = unrun_bench,
 ) -> None:
     """Compile all cases' nodes at once: a backend that builds kernels does so in parallel.
 

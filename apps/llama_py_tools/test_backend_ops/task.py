@@ -11,11 +11,11 @@ from ggml_py.backend import registry
 from llama_py_tools.test_backend_ops.filters import select
 from llama_py_tools.test_backend_ops.grad import evaluate_grad, unpoisoned_gradients
 from llama_py_tools.test_backend_ops.judges import judge
-from llama_py_tools.test_backend_ops.pool import Died, in_order
-from llama_py_tools.test_backend_ops.run import Outcome, Status, evaluate, unpoisoned
+from llama_py_tools.test_backend_ops.pool import DeadJob, in_order
+from llama_py_tools.test_backend_ops.run import Outcome, Status, evaluate, unrun_bench
 
 EVALUATE = {"test": evaluate, "grad": evaluate_grad}
-BENCHES = {"test": unpoisoned, "grad": unpoisoned_gradients}
+BENCHES = {"test": unrun_bench, "grad": unpoisoned_gradients}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ def in_processes(
 ) -> Iterator[Outcome]:
     """Yield the outcome of each case, in order; a case that kills its process has failed."""
     for answer in in_order(task, n_cases, n_processes):
-        if isinstance(answer, Died):
+        if isinstance(answer, DeadJob):
             yield Outcome(Status.FAIL, f"the process died: {answer.how} ")
         else:
             yield answer

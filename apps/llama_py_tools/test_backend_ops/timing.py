@@ -77,7 +77,7 @@ class Stopwatch:
 
     @property
     def nbytes(self) -> int:
-        return sum(t.nbytes for t in {id(t): t for t in _touched(self.timed)}.values())
+        return sum(t.nbytes for t in {id(t): t for t in _touched_tensors(self.timed)}.values())
 
 
 def measure(case: Case, device: Device, seed: int = 0, rival: Device | None = None) -> Timing:
@@ -96,7 +96,7 @@ def measure(case: Case, device: Device, seed: int = 0, rival: Device | None = No
     return Timing(ours.time_us, runs, ours.nbytes, flops, rival_us)
 
 
-def _touched(nodes: list[Tensor]) -> Iterator[Tensor]:
+def _touched_tensors(nodes: list[Tensor]) -> Iterator[Tensor]:
     for t in nodes:
         yield t
         yield from (s for s in t.src if s is not None)

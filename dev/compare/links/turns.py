@@ -69,11 +69,11 @@ def rate_kept(own: Sequence[float], other: Sequence[float]) -> tuple[float, floa
 
 
 def main() -> int:
-    from llama_py_tools.command.ranks import joined
+    from llama_py_tools.command.ranks import join_ranks
 
-    if (code := joined()) is not None:
+    if (code := join_ranks()) is not None:
         return code
-    from llama_py_tools.bench.bench import prepared
+    from llama_py_tools.bench.bench import prepare_tests
     from llama_py_tools.bench.params import BenchParams
 
     model, *numbers = sys.argv[1:5]
@@ -86,7 +86,7 @@ def main() -> int:
         **({"device": (sys.argv[5],)} if len(sys.argv) > 5 else {}),
     )
     measures = {}
-    for test, _, measure in prepared(o):
+    for test, _, measure in prepare_tests(o):
         measure.samples(2, True)
         measures["pp" if test.n_prompt else "tg"] = measure
     print("ready", flush=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggml_py.tensor import MAX_SRC
-from llama_py_tools.bench.predict.cost import BatchCost, Link, best, prompt, token
-from llama_py_tools.bench.predict.work import MachineLimits, n_sums, work_of
+from llama_py_tools.bench.predict.cost import BatchCost, Link, fastest_split, prompt, token
+from llama_py_tools.bench.predict.work import MachineLimits, estimate_work, n_sums
 
 if TYPE_CHECKING:
     from llama_py.fit.planning import PlannedModel
@@ -94,12 +94,12 @@ def rows(o: BenchParams, path: str, measure: Measure) -> Iterator[SpeedRow]:
     model = PlannedModel(header_of(path), stand_ins(["cpu"]))
     n_prompt, n_ubatch = max(o.n_prompt[0], 1), min(o.n_ubatch[0], max(o.n_prompt[0], 1))
     n_ctx = o.n_depth[0] + max(n_prompt, o.n_gen[0], 1)
-    limits, how = limits_of(o, path, model, measure), link(o.link)
-    many = shape_of(model, limits, n_ubatch, n_ctx)
-    one = shape_of(model, limits, 1, n_ctx)
+    limits, how = machine_limits(o, path, model, measure), link(o.link)
+    many = batch_cost(model, limits, n_ubatch, n_ctx)
+    one = batch_cost(model, limits, 1, n_ctx)
     n_batches = math.ceil(n_prompt / n_ubatch)
     for n in counts(o.predict):
-        for t, p in dict.fromkeys([(1, n), (n, 1), best(one, how, n)]):
+        for t, p in dict.fromkeys([(1, n), (n, 1), fastest_split(one, how, n)]):
             if p <= len(one.layers) and t <= MAX_SRC:
                 yield SpeedRow(
                     n,
@@ -111,8 +111,8 @@ def rows(o: BenchParams, path: str, measure: Measure) -> Iterator[SpeedRow]:
                 )
 
 
-def shape_of(model: PlannedModel, limits: MachineLimits, n_tokens: int, n_ctx: int) -> BatchCost:
-    layers, head = work_of(model, n_tokens, max(n_ctx, n_tokens)).seconds(limits)
+def batch_cost(model: PlannedModel, limits: MachineLimits, n_tokens: int, n_ctx: int) -> BatchCost:
+    layers, head = estimate_work(model, n_tokens, max(n_ctx, n_tokens)).seconds(limits)
     h = model.hparams
     counts = n_sums(model)
     return BatchCost(
@@ -120,7 +120,9 @@ def shape_of(model: PlannedModel, limits: MachineLimits, n_tokens: int, n_ctx: i
     )
 
 
-def limits_of(o: BenchParams, path: str, model: PlannedModel, measure: Measure) -> MachineLimits:
+def machine_limits(
+    o: BenchParams, path: str, model: PlannedModel, measure: Measure
+) -> MachineLimits:
     """Return --speed, or this machine's speed with that many threads, measured on the model if the
     file has its weights."""
     if o.speed:
@@ -145,7 +147,7 @@ def limits_of(o: BenchParams, path: str, model: PlannedModel, measure: Measure) 
         (seconds[1] / n_gen, 1, 1),
         (seconds[0], min(o.n_ubatch[0], n), -(-n // o.n_ubatch[0])),
     ):
-        layers, head = work_of(model, n_tokens, max(n, n_gen)).seconds(found)
+        layers, head = estimate_work(model, n_tokens, max(n, n_gen)).seconds(found)
         reached.append((sum(layers) + head) * n_batches / took)
     return replace(found, reached=(reached[0], reached[1]))
 

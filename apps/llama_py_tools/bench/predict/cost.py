@@ -101,7 +101,7 @@ def prompt(shape: BatchCost, link: Link, t: int, p: int, n_batches: int) -> floa
     return sum(found) + (n_batches - 1) * max(found)
 
 
-def best(shape: BatchCost, link: Link, n: int) -> tuple[int, int]:
+def fastest_split(shape: BatchCost, link: Link, n: int) -> tuple[int, int]:
     """Return t and p of n machines with the fastest token, t being valid for a sum."""
     most = min(n, MAX_SRC)
     pairs = [(t, n // t) for t in range(1, most + 1) if n % t == 0 and n // t <= len(shape.layers)]

@@ -52,7 +52,7 @@ class WorkEstimate:
         return of_layers, limits.seconds(self.head, self.n_tokens)
 
 
-def work_of(model: PlannedModel, n_tokens: int, n_ctx: int) -> WorkEstimate:
+def estimate_work(model: PlannedModel, n_tokens: int, n_ctx: int) -> WorkEstimate:
     """Return the work of a batch of tokens with logits of the last, in a full context."""
     from llama_py.fit.planning import PlannedContext
 

@@ -12,7 +12,7 @@ from llama_py.params.near import did_you_mean
 from llama_py_tools.command.escapes import ENCODING
 from llama_py_tools.generate.chat import saved, settings
 from llama_py_tools.generate.chat.lines import PromptSource
-from llama_py_tools.generate.thoughts import dimmed
+from llama_py_tools.generate.thoughts import dim
 from llama_py_tools.models import session
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llama_py_tools.generate.generation import GenerationRun
 
 
-class Commanded(Protocol):
+class ChatInterface(Protocol):
     """Interface of the interactive chat that commands change (`chat.Talk`)."""
 
     run: GenerationRun
@@ -34,17 +34,17 @@ class Commanded(Protocol):
 
     def set(self, changes: Mapping[str, Any]) -> None: ...
 
-    def again(self, text: str | None = None) -> None: ...
+    def regenerate(self, text: str | None = None) -> None: ...
 
     def last_said(self) -> str: ...
 
 
-Command = Callable[[Commanded, str], None]
+Command = Callable[[ChatInterface, str], None]
 
 LOOKS_LIKE = re.compile(r"/(?:[A-Za-z]+|\?)(?=\s|$)")
 
 
-def help(talk: Commanded, rest: str) -> None:
+def help(talk: ChatInterface, rest: str) -> None:
     """list the commands (also /?)"""
     for name, command in COMMANDS.items():
         session.tell(f"{USAGE.get(name, name):18} {command.__doc__}")
@@ -54,12 +54,12 @@ def help(talk: Commanded, rest: str) -> None:
     )
 
 
-def clear(talk: Commanded, rest: str) -> None:
+def clear(talk: ChatInterface, rest: str) -> None:
     """start a new conversation (also /new, /reset)"""
     talk.clear()
 
 
-def system(talk: Commanded, rest: str) -> None:
+def system(talk: ChatInterface, rest: str) -> None:
     """change the system prompt; without a text: print it"""
     if rest:
         talk.conversation.system = rest
@@ -67,33 +67,33 @@ def system(talk: Commanded, rest: str) -> None:
         session.tell(talk.conversation.system or "(no system prompt; set one with /system TEXT)")
 
 
-def regen(talk: Commanded, rest: str) -> None:
+def regen(talk: ChatInterface, rest: str) -> None:
     """generate the last response again (also /retry)"""
     if not talk.run.sampler.is_random:
-        session.tell(dimmed("(temp is 0, so the response will be the same)"))
-    talk.again()
+        session.tell(dim("(temp is 0, so the response will be the same)"))
+    talk.regenerate()
 
 
-def edit(talk: Commanded, rest: str) -> None:
+def edit(talk: ChatInterface, rest: str) -> None:
     """replace the last message, and generate a new response"""
     if not talk.last_said():
         raise ModelError("the conversation has no message to edit; send one first")
     text = rest or talk.source.read_once(talk.last_said())
     if text and text.strip():
-        talk.again(text.strip())
+        talk.regenerate(text.strip())
 
 
-def read(talk: Commanded, rest: str) -> None:
+def read(talk: ChatInterface, rest: str) -> None:
     """attach a text file to the next message"""
     path = _path(rest, "/read FILE")
     data = path.read_bytes()
     if b"\0" in data:
         raise ModelError(f"{path} is not a text file; use UTF-8 text")
     talk.attached.append(data.decode(*ENCODING))
-    session.tell(dimmed(f"({path}, {len(data)} bytes, added to your next message)"))
+    session.tell(dim(f"({path}, {len(data)} bytes, added to your next message)"))
 
 
-def image(talk: Commanded, rest: str) -> None:
+def image(talk: ChatInterface, rest: str) -> None:
     """attach an image to the next message"""
     from llama_py.vision.image import Image
 
@@ -105,18 +105,18 @@ def image(talk: Commanded, rest: str) -> None:
         )
     width, height = Image.open(path).size
     talk.images.append(path)
-    session.tell(dimmed(f"({path}, {width} x {height}, added to your next message)"))
+    session.tell(dim(f"({path}, {width} x {height}, added to your next message)"))
 
 
-def save(talk: Commanded, rest: str) -> None:
+def save(talk: ChatInterface, rest: str) -> None:
     """save messages and settings to a JSON file"""
     path, c = _path(rest, "/save FILE"), talk.conversation
     name = str(talk.run.model.file.metadata.get("general.name", talk.run.model.arch))
     saved.save(path, name, c.messages, settings.values(talk.run))
-    session.tell(dimmed(f"({len(c.messages)} messages saved to {path})"))
+    session.tell(dim(f"({len(c.messages)} messages saved to {path})"))
 
 
-def load(talk: Commanded, rest: str) -> None:
+def load(talk: ChatInterface, rest: str) -> None:
     """load a saved conversation and continue it"""
     path = _path(rest, "/load FILE")
     messages, changes = saved.load(path)
@@ -127,22 +127,22 @@ def load(talk: Commanded, rest: str) -> None:
     except BaseException:
         talk.conversation.resume(before)
         raise
-    session.tell(dimmed(f"({len(messages)} messages loaded from {path})"))
+    session.tell(dim(f"({len(messages)} messages loaded from {path})"))
 
 
-def set(talk: Commanded, rest: str) -> None:
+def set(talk: ChatInterface, rest: str) -> None:
     """print or change settings, such as /set temp 0.5"""
     name, _, text = rest.partition(" ")
     if not name:
         session.tell(settings.text(talk.run))
         return
-    setting = settings.found(name)
+    setting = settings.find_setting(name)
     if text.strip():
-        talk.set({setting[0].name: settings.value_of(setting, text.strip())})
-    session.tell(f"{name} is {settings.shown(settings.values(talk.run)[setting[0].name])}")
+        talk.set({setting[0].name: settings.parse_value(setting, text.strip())})
+    session.tell(f"{name} is {settings.show_value(settings.values(talk.run)[setting[0].name])}")
 
 
-def exit(talk: Commanded, rest: str) -> None:
+def exit(talk: ChatInterface, rest: str) -> None:
     """end the chat (also /bye, /quit, Ctrl-D)"""
     talk.ended = True
 
@@ -182,7 +182,7 @@ def split(line: str) -> tuple[str, str] | None:
     return ALIASES.get(found[0], found[0]), line[found.end() :].strip()
 
 
-def obey(talk: Commanded, name: str, rest: str) -> None:
+def obey(talk: ChatInterface, name: str, rest: str) -> None:
     """Run a command; ModelError if it does not exist."""
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS) or "/help lists all"

@@ -15,7 +15,7 @@ def path() -> Path:
     return user_data_path("llama-py", appauthor=False) / "chat_history"
 
 
-def opened() -> Path | None:
+def open_history() -> Path | None:
     """Return the file, created if needed; None if it cannot be written."""
     file = path()
     try:

@@ -18,7 +18,7 @@ PROMPT, MORE = "> ", ". "
 Unfinished = Callable[[str], bool]
 
 
-def unfinished(text: str) -> bool:
+def is_unfinished(text: str) -> bool:
     """Return True if another line belongs to the message."""
     stripped = text.strip()
     if stripped.startswith(QUOTES):
@@ -29,7 +29,7 @@ def unfinished(text: str) -> bool:
 def unfinished_always(text: str) -> bool:
     r"""Return True unless a line ends with `\` (-mli): the message then continues."""
     stripped = text.strip()
-    return unfinished(text) if stripped.startswith(QUOTES) else not text.endswith("\\")
+    return is_unfinished(text) if stripped.startswith(QUOTES) else not text.endswith("\\")
 
 
 def message(text: str) -> str:
@@ -52,7 +52,7 @@ class MessageSource(Protocol):
 class StdinLines:
     """Source of lines from stdin: a pipe, or a terminal without prompts."""
 
-    def __init__(self, more: Unfinished = unfinished) -> None:
+    def __init__(self, more: Unfinished = is_unfinished) -> None:
         """Store the rule; more: returns True if a text needs another line."""
         self.more = more
         self.edited = is_edited()

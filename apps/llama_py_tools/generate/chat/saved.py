@@ -32,7 +32,7 @@ def save(
         "version": VERSION,
         "model": model,
         "messages": [{k: m[k] for k in ("role", *TEXTS) if k in m} for m in messages],
-        "settings": {name: _plain(value) for name, value in now.items() if value != _usual(name)},
+        "settings": {name: _to_json(value) for name, value in now.items() if value != _usual(name)},
     }
     text = json.dumps(data, indent=1) + "\n"
     if len(text) > MAX_BYTES:  # all ASCII
@@ -63,7 +63,7 @@ def load(path: Path) -> tuple[list[Message], dict[str, Any]]:
     if not isinstance(data, dict) or data.get("kind") != KIND:
         raise ModelError(f"{path} is not a conversation saved by /save")
     if data.get("version") != VERSION:
-        raise ModelError(f"{path} must have version {VERSION}, got {_short(data.get('version'))}")
+        raise ModelError(f"{path} must have version {VERSION}, got {_shorten(data.get('version'))}")
     try:
         return _messages(data.get("messages")), _settings(data.get("settings", {}))
     except ModelError as e:
@@ -78,18 +78,18 @@ def _messages(found: Any) -> list[Message]:
             raise ModelError(f"message {i} must have role and content, and no other keys")
         if m.get("role") not in ROLES or (m["role"] == "system" and i):
             raise ModelError(
-                f"message {i} has role {_short(m.get('role'))}; only the first message may be "
+                f"message {i} has role {_shorten(m.get('role'))}; only the first message may be "
                 "system"
             )
         texts = [m.get(k, "") for k in TEXTS]
         if isinstance(texts[0], list) and m["role"] == "user":
-            texts[:1] = _texts_of(texts[0])
+            texts[:1] = _check_texts(texts[0])
         if not all(isinstance(text, str) and _is_text(text) for text in texts):
             raise ModelError(f"message {i} must have string content")
     return found
 
 
-def _texts_of(parts: list[Any]) -> list[Any]:
+def _check_texts(parts: list[Any]) -> list[Any]:
     """Return the values that must be texts in a content with images: its texts, and URLs."""
     found = []
     for part in parts:
@@ -113,7 +113,7 @@ def _settings(found: Any) -> dict[str, Any]:
 def _value(name: str, value: Any) -> Any:
     known = settings.settings().get(name)
     if known is None:
-        raise ModelError(f"unknown setting {_short(name)}; /set lists all")
+        raise ModelError(f"unknown setting {_shorten(name)}; /set lists all")
     usual = _usual(name)
     if isinstance(usual, Mapping):
         return dict(_pairs(name, value))
@@ -123,7 +123,7 @@ def _value(name: str, value: Any) -> Any:
         return tuple(value)
     option = known[1]
     if option.check is not None and not option.check.holds(value):
-        raise ModelError(f"{name} must be {option.check.text}, got {_short(value)}")
+        raise ModelError(f"{name} must be {option.check.text}, got {_shorten(value)}")
     return value
 
 
@@ -141,7 +141,7 @@ def _pairs(name: str, value: Any) -> list[tuple[int | str, float]]:
     return [(key, -math.inf if bias <= -1e30 else bias) for key, bias in value]
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     """Convert a value to its JSON form."""
     if isinstance(value, Mapping):
         return [[key, max(bias, -1e30)] for key, bias in value.items()]
@@ -157,6 +157,6 @@ def _no_number(text: str) -> float:
     raise ValueError(f"{text} is not a number")
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
     return repr(text[:60]) if isinstance(value, str) else text[:60]

@@ -34,7 +34,7 @@ def names() -> list[str]:
     return sorted(flag.lstrip("-") for _, o in settings().values() for flag in o.flags)
 
 
-def found(name: str) -> Setting:
+def find_setting(name: str) -> Setting:
     """Return the setting with this command-line or Python name; ModelError suggests similar
     names."""
     wanted = name.lstrip("-").replace("_", "-")
@@ -46,7 +46,7 @@ def found(name: str) -> Setting:
     raise ModelError(f"unknown setting {name!r}; {hint}")
 
 
-def value_of(setting: Setting, text: str) -> Any:
+def parse_value(setting: Setting, text: str) -> Any:
     """Parse a value of an option; ModelError with the rule if it is wrong."""
     field, o = setting
     try:
@@ -92,11 +92,11 @@ def text(run: GenerationRun) -> str:
     for name, (field, o) in settings().items():
         usual = field.default if field.default_factory is not dict else {}
         flag = max(o.flags, key=len).lstrip("-")
-        lines.append(f"{'*' if now[name] != usual else ' '} {flag:24} {shown(now[name])}")
+        lines.append(f"{'*' if now[name] != usual else ' '} {flag:24} {show_value(now[name])}")
     return "\n".join(lines)
 
 
-def shown(value: Any) -> str:
+def show_value(value: Any) -> str:
     """Return a value on one line."""
     if isinstance(value, (tuple, list)):
         return " ".join(map(repr, value)) or "none"

@@ -18,10 +18,10 @@ from llama_py_tools.generate.chat.lines import (
     MessageSource,
     PromptSource,
     StdinLines,
-    unfinished,
+    is_unfinished,
     unfinished_always,
 )
-from llama_py_tools.generate.thoughts import dimmed, with_thoughts
+from llama_py_tools.generate.thoughts import dim, with_thoughts
 from llama_py_tools.models import session
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class Talk:
         self.single_turn = params.single_turn
         self.terminal = sys.stdin is not None and sys.stdin.isatty()
         self.simple = params.simple_io
-        self.more = unfinished_always if params.multiline_input else unfinished
+        self.more = unfinished_always if params.multiline_input else is_unfinished
         self.attached: list[str] = []
         self.images: list[str | Path] = list(images)
         self.ended = False
@@ -128,7 +128,7 @@ class Talk:
                 raise
             session.print_error(e, in_flags=command is None)  # chat commands use Python's names
             if dropped:
-                session.tell(dimmed("(attached images were removed)"))
+                session.tell(dim("(attached images were removed)"))
         return command is None and bool(line.strip())
 
     def clear(self) -> None:
@@ -150,7 +150,7 @@ class Talk:
         texts = [p["text"] for p in parts_of(said[-1]) if p.get("type") == "text"]
         return "\n".join(texts) if parts_of(said[-1]) else str(said[-1]["content"])
 
-    def again(self, text: str | None = None) -> None:
+    def regenerate(self, text: str | None = None) -> None:
         """Regenerate the last response, or replace the last message and respond; with the next
         seed, as the same seed would give the same text."""
         ids = self.conversation.regenerate(text)
@@ -166,24 +166,24 @@ class Talk:
         from llama_py.batch.prompts import Mixed, n_cells
 
         self._beyond = ids.n_beyond if isinstance(ids, Mixed) else 0
-        self.run.reused(self.conversation.prefix.last_match)
+        self.run.note_reuse(self.conversation.prefix.last_match)
         if n := self.conversation.n_evicted_messages:
-            session.tell(dimmed(f"(the context is full: the {n} oldest messages were removed)"))
+            session.tell(dim(f"(the context is full: the {n} oldest messages were removed)"))
         how = self.run.params
         if self._anew:
             how, self._anew = replace(how, before=self.conversation.prefix.tokens), False
         try:
             with closing(self.conversation.answer(ids, **vars(how))) as pieces:
-                self.run.show(with_thoughts(self.watched(pieces)), n_cells(ids))
+                self.run.show(with_thoughts(self.note_evictions(pieces)), n_cells(ids))
         except KeyboardInterrupt:
             if not self.terminal or self.single_turn:
                 raise
             self.run.summary.pending = None
             self.run.end_line()
-            session.tell(dimmed("(stopped)"))
+            session.tell(dim("(stopped)"))
         self.run.end_line()
 
-    def watched(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    def note_evictions(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """Yield the pieces, and print a note when messages are evicted from the full context."""
         gone = 0
         for piece in pieces:
@@ -191,10 +191,10 @@ class Talk:
             if piece.n_discarded > gone:
                 n, gone = piece.n_discarded - gone, piece.n_discarded
                 self.run.end_line()
-                session.tell(dimmed(f"(the context is full: {n} tokens were removed)"))
+                session.tell(dim(f"(the context is full: {n} tokens were removed)"))
             elif piece.finish_reason == "length" and self.full():
                 self.run.end_line()
-                session.tell(dimmed(f"(the context is full: {self._what_to_do()})"))
+                session.tell(dim(f"(the context is full: {self._what_to_do()})"))
 
     def _what_to_do(self) -> str:
         return (

@@ -16,7 +16,7 @@ from prompt_toolkit.styles import Style
 
 from llama_py_tools.command.streams import in_colour
 from llama_py_tools.generate.chat import history
-from llama_py_tools.generate.chat.lines import MORE, PROMPT, Unfinished, message, unfinished
+from llama_py_tools.generate.chat.lines import MORE, PROMPT, Unfinished, is_unfinished, message
 from llama_py_tools.models import session
 
 FILES = "files"  # type of a command's argument: names of files, or words
@@ -26,7 +26,7 @@ class Terminal:
     """A prompt with the history of earlier runs."""
 
     def __init__(
-        self, commands: Mapping[str, str | Iterable[str]], more: Unfinished = unfinished
+        self, commands: Mapping[str, str | Iterable[str]], more: Unfinished = is_unfinished
     ) -> None:
         """Create the prompt; commands: completions after each command, FILES or words; more:
         returns True if a text needs another line."""
@@ -82,14 +82,14 @@ def _continuation(width: int, line_number: int, wrap_count: int) -> Any:
 
 
 def _history() -> History:
-    file = history.opened()
+    file = history.open_history()
     if file is None:
         session.log.warning("%s cannot be written, so input history is not saved", history.path())
         return InMemoryHistory()
-    return _Kept(str(file))
+    return _HistoryFile(str(file))
 
 
-class _Kept(FileHistory):
+class _HistoryFile(FileHistory):
     """History file that accepts any input, and ignores a full disk."""
 
     def store_string(self, string: str) -> None:

@@ -13,9 +13,9 @@ from ggml_py.backend import Program
 from ggml_py.inspection.check import Checker
 from ggml_py.inspection.judge import Bound, Error, Values, closest
 from ggml_py.tensor import Tensor
-from llama_py_tools.graph.diff.found import RunComparison, SharedNode, compare, written
-from llama_py_tools.graph.diff.local_run import WatchedRun, put, values_of
-from llama_py_tools.graph.diff.numbers import type_of
+from llama_py_tools.graph.diff.found import RunComparison, SharedNode, compare, fill_unwritten
+from llama_py_tools.graph.diff.local_run import WatchedRun, put, read_values
+from llama_py_tools.graph.diff.numbers import node_type
 from llama_py_tools.graph.diff.run import ArrayFile, Key, Read, RecordedRun
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def make_known(
         node = nodes.get(key)
         if node is not None:
             expected = values[key]()
-            value = written(again, key, values_of(t, ctx), expected)
+            value = fill_unwritten(again, key, read_values(t, ctx), expected)
             node.made = compare(node, value, expected)
             if node.is_far and len(node.step) > 1:
                 steps[key] = store.put(value)
@@ -107,7 +107,7 @@ def judge(
         expected = values[key]() if key in values else None
         right = judging.made.pop(id(t), None)
         if key in wanted and right is not None and expected is not None:
-            sides, type = (values_of(t, ctx), expected), type_of(records[key])
+            sides, type = (read_values(t, ctx), expected), node_type(records[key])
             pairs = zip(tee(right), sides, strict=True)
             verdicts[key] = Verdict(*(closest(one, side, type) for one, side in pairs))
         if expected is not None:
@@ -125,7 +125,7 @@ def doubtful(found: RunComparison, verdicts: Mapping[Key, Verdict]) -> list[Shar
     return [
         n
         for n in found.wrong
-        if len(n.step) > 1 and not any(verdicts[k].problem for k in keys_of(n) if k in verdicts)
+        if len(n.step) > 1 and not any(verdicts[k].problem for k in step_keys(n) if k in verdicts)
     ]
 
 
@@ -146,8 +146,8 @@ def compare_steps(
 
     def look(key: Key, t: Tensor) -> None:
         if key in asked:
-            alone = values_of(t, ctx)
-            value = written(found.ours, key, fused[key](), alone)
+            alone = read_values(t, ctx)
+            value = fill_unwritten(found.ours, key, fused[key](), alone)
             _explain(asked[key], compare(asked[key], value, alone).problem)
         if key in known:
             made.append((key, t))
@@ -165,12 +165,12 @@ def _explain(node: SharedNode, problem: str) -> None:
         node.made = replace(node.made, problem=problem)
 
 
-def keys_of(node: SharedNode) -> list[Key]:
+def step_keys(node: SharedNode) -> list[Key]:
     """Return the node and all nodes computed in the same step."""
     return [(node.key[0], i) for i in node.step] or [node.key]
 
 
-def wanted(found: RunComparison) -> list[Key]:
+def nodes_to_check(found: RunComparison) -> list[Key]:
     """Return the nodes to check: wrong nodes, and all nodes of their steps."""
-    keys = (key for node in found.wrong for key in keys_of(node))
+    keys = (key for node in found.wrong for key in step_keys(node))
     return [key for key in dict.fromkeys(keys) if key in found.theirs.values]

@@ -29,8 +29,8 @@ Parse = Callable[[Sequence[str]], argparse.Namespace]
 
 
 @dataclass(frozen=True)
-class Other:
-    """Other run that the model is compared with.
+class PeerRun:
+    """Run that the model is compared with.
 
     ours, theirs  names of the two runs
     args          options of the other run; None: llama.cpp's
@@ -45,39 +45,39 @@ class Other:
 
 
 def check_usage(args: argparse.Namespace, parse: Parse, refuse: Callable[[str], Any]) -> None:
-    """Refuse invalid options; set args.other to the Other for --against."""
+    """Refuse invalid options; set args.other to the run for --against."""
     o = read(args, GraphDiffParams)
     n_files = len(o.files)
     if n_files > (1 if o.against else 2) or (n_files < 2 and not o.against):
         refuse("diff takes two files, or --against WHAT and at most one dump")
     if n_files and o.against not in ("", LLAMA_CPP):
         refuse("a dump can be compared only with another dump, or --against llama.cpp")
-    args.other = _other(args, o.against, parse, refuse) if o.against else None
+    args.other = _open_peer(args, o.against, parse, refuse) if o.against else None
 
 
-def _other(
+def _open_peer(
     args: argparse.Namespace, against: str, parse: Parse, refuse: Callable[[str], Any]
-) -> Other | None:
+) -> PeerRun | None:
     from ggml_py.backend.registry import backend_names
 
     device, file = read(args, ModelParams).device, read(args, FileParams)
     names = device if isinstance(device, (list, tuple)) else [device]
     ours = ",".join(map(str, names))
     if against == LLAMA_CPP:
-        return Other(ours, LLAMA_CPP, None)
+        return PeerRun(ours, LLAMA_CPP, None)
     if against == PLAIN:
-        return Other(ours, PLAIN, args)
+        return PeerRun(ours, PLAIN, args)
     if against.startswith("-"):
-        return Other(ours, against, parse(shlex.split(against)), other_graph=True)
+        return PeerRun(ours, against, parse(shlex.split(against)), other_graph=True)
     if Path(against).is_file():
         paths = [file.title, against]
         short = [Path(path).name for path in paths]
         first, second = paths if short[0] == short[1] else short
-        return Other(first, second, parse(["-m", against]), other_weights=True)
+        return PeerRun(first, second, parse(["-m", against]), other_weights=True)
     words = against.split(",")
     if all(word.rstrip("0123456789") in backend_names() for word in words):
         theirs = against if against != ours else f"{against} again"
-        return Other(ours, theirs, parse(["-dev", against]))
+        return PeerRun(ours, theirs, parse(["-dev", against]))
     refuse(
         f"--against must be a file, a device ({', '.join(backend_names())}), {LLAMA_CPP}, "
         f"{PLAIN} or '-option value', got {against}"
@@ -98,14 +98,14 @@ def run(args: argparse.Namespace) -> int:
 def _files(o: GraphDiffParams) -> int:
     if not all(Path(path).is_dir() for path in o.files):
         return tell_graphs(*(read_records(path) for path in o.files))
-    from llama_py_tools.graph.diff.found import aligned, by_name
+    from llama_py_tools.graph.diff.found import by_name, compare_runs
     from llama_py_tools.graph.diff.run import from_folder
 
     ours, theirs = (from_folder(path) for path in o.files)
     code = tell_graphs(ours.records, theirs.records)
     if code and not o.names:
         return code
-    found = (by_name if code else _along(aligned))(ours, theirs, o.threshold)
+    found = (by_name if code else _along(compare_runs))(ours, theirs, o.threshold)
     return _tell(found, {}, o)
 
 
@@ -131,15 +131,15 @@ def tell_graphs(a: Sequence[Record], b: Sequence[Record]) -> int:
 
 def _graphs(args: argparse.Namespace, o: GraphDiffParams) -> int:
     """Compare graphs only: ours or a dump's with llama.cpp's, or with a plan of other options."""
-    other: Other = args.other
-    ours = read_records(o.files[0]) if o.files else _planned(args)[0]
+    other: PeerRun = args.other
+    ours = read_records(o.files[0]) if o.files else _plan_nodes(args)[0]
     if other.args is not None:
-        theirs = _planned(other.args)[0]
+        theirs = _plan_nodes(other.args)[0]
         return tell_graphs(*_comparable(ours, theirs, other))
     return tell_graphs(ours, _of_llama_cpp(args, True).records)
 
 
-def _planned(args: argparse.Namespace) -> tuple[list[Record], bool]:
+def _plan_nodes(args: argparse.Namespace) -> tuple[list[Record], bool]:
     """Return the nodes of graphs planned on the null device, and True if the graphs have
     logits."""
     from ggml_py.inspection.dump import records
@@ -230,7 +230,7 @@ def _rope(o: ContextParams) -> dict[str, Any]:
 
 
 def _comparable(
-    ours: Sequence[Record], theirs: Sequence[Record], other: Other
+    ours: Sequence[Record], theirs: Sequence[Record], other: PeerRun
 ) -> tuple[Sequence[Record], Sequence[Record]]:
     """Return records without the types of leafs, if weights may differ."""
     if not other.other_weights:
@@ -244,19 +244,19 @@ def _comparable(
     return [bare(r) for r in ours], [bare(r) for r in theirs]
 
 
-def _values(args: argparse.Namespace, other: Other, o: GraphDiffParams) -> int:
+def _values(args: argparse.Namespace, other: PeerRun, o: GraphDiffParams) -> int:
     from llama_py_tools.graph.diff import local_run
-    from llama_py_tools.graph.diff.found import aligned, by_name
+    from llama_py_tools.graph.diff.found import by_name, compare_runs
 
     code = session.EXIT_OK
     if other.args is None:
-        planned, has_logits = _planned(args)
+        planned, has_logits = _plan_nodes(args)
         theirs = _of_llama_cpp(args, has_logits)
         if (code := tell_graphs(planned, theirs.records)) and not o.names:
             return code
-    with _opened(args, fuse=_fuses(args, o)) as (ctx, ids, n_decode):
+    with _open_context(args, fuse=_fuses(args, o)) as (ctx, ids, n_decode):
         if other.args is not None:
-            with _opened(other.args, fuse=False) as (another, _, _):
+            with _open_context(other.args, fuse=False) as (another, _, _):
                 theirs = local_run.record(another, other.theirs, ids, n_decode)
         ours = local_run.record(ctx, other.ours, ids, n_decode, theirs.chosen)
     if other.args is not None:
@@ -266,9 +266,9 @@ def _values(args: argparse.Namespace, other: Other, o: GraphDiffParams) -> int:
     if code:
         found = by_name(ours, theirs, o.threshold)
         return _tell(found, {}, o, _sound(args, other) if found.far else ())
-    found = aligned(ours, theirs, o.threshold)
+    found = compare_runs(ours, theirs, o.threshold)
     found.other_weights = other.other_weights
-    return _tell(found, {} if found.equal else _blamed(args, found, o), o)
+    return _tell(found, {} if found.equal else _find_verdicts(args, found, o), o)
 
 
 def _fuses(args: argparse.Namespace, o: GraphDiffParams) -> bool:
@@ -277,7 +277,7 @@ def _fuses(args: argparse.Namespace, o: GraphDiffParams) -> bool:
 
 
 @contextmanager
-def _opened(args: argparse.Namespace, **how: Any) -> Iterator[tuple[Context, list[int], int]]:
+def _open_context(args: argparse.Namespace, **how: Any) -> Iterator[tuple[Context, list[int], int]]:
     """Yield a context, and its input."""
     model = session.open_model(args)
     with model:
@@ -286,26 +286,28 @@ def _opened(args: argparse.Namespace, **how: Any) -> Iterator[tuple[Context, lis
             yield ctx, ids, n_decode
 
 
-def _blamed(args: argparse.Namespace, found: RunComparison, o: GraphDiffParams) -> dict[Key, Any]:
+def _find_verdicts(
+    args: argparse.Namespace, found: RunComparison, o: GraphDiffParams
+) -> dict[Key, Any]:
     """Compute each node from the other run's values; return the reference's verdicts on the first
     wrong."""
     from ggml_py.backend.registry import device
     from llama_py_tools.graph.diff import blame
 
-    with _opened(args, fuse=_fuses(args, o)) as (ctx, ids, n_decode):
+    with _open_context(args, fuse=_fuses(args, o)) as (ctx, ids, n_decode):
         fused = blame.make_known(found, ctx, ids, n_decode)
-    wanted = blame.wanted(found)
+    wanted = blame.nodes_to_check(found)
     if not wanted:
         return {}
-    with _opened(args, fuse=False, check=JUDGE) as (ctx, ids, n_decode):
+    with _open_context(args, fuse=False, check=JUDGE) as (ctx, ids, n_decode):
         verdicts = blame.judge(found, wanted, ctx, device(JUDGE), ids, n_decode)
     if steps := blame.doubtful(found, verdicts):
-        with _opened(args, fuse=False) as (ctx, ids, n_decode):
+        with _open_context(args, fuse=False) as (ctx, ids, n_decode):
             blame.compare_steps(found, steps, fused, ctx, ids, n_decode)
     return verdicts
 
 
-def _sound(args: argparse.Namespace, other: Other) -> Iterator[str]:
+def _sound(args: argparse.Namespace, other: PeerRun) -> Iterator[str]:
     """Check each run's nodes against their ops, if the graphs differ."""
     from ggml_py.inspection.check import CheckFailed
     from llama_py_tools.graph.diff.local_run import begin
@@ -313,7 +315,7 @@ def _sound(args: argparse.Namespace, other: Other) -> Iterator[str]:
     for what, which in ((other.ours, args), (other.theirs, other.args)):
         if which is None:
             continue
-        with _opened(which, fuse=False, check=JUDGE) as (ctx, ids, _):
+        with _open_context(which, fuse=False, check=JUDGE) as (ctx, ids, _):
             try:
                 ctx.decode(begin(ctx, ids))
                 yield f"{what}: every node of the prompt matches {JUDGE}, given the same inputs"

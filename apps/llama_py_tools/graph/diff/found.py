@@ -18,7 +18,7 @@ from ggml_py.inspection.dump import Record
 from ggml_py.inspection.judge import Error, compare_values
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
-from llama_py_tools.graph.diff.numbers import Stats, Values, is_whole, rounding, type_of
+from llama_py_tools.graph.diff.numbers import Stats, Values, is_whole, node_type, rounding
 from llama_py_tools.graph.diff.run import Key, RecordedRun
 from llama_py_tools.graph.diff.steps import Mask
 from llama_py_tools.graph.layers import groups
@@ -87,9 +87,9 @@ class RunComparison:
     @property
     def wrong(self) -> list[SharedNode]:
         """Nodes beyond their bound that read the same weights in both runs."""
-        return [n for n in self.far if not (self.other_weights and self.weights_of(n))]
+        return [n for n in self.far if not (self.other_weights and self.list_weights(n))]
 
-    def weights_of(self, node: SharedNode) -> list[tuple[str, str, str]]:
+    def list_weights(self, node: SharedNode) -> list[tuple[str, str, str]]:
         """Return names of the weights that a node, or a node of its step, reads, and their types in
         both runs."""
         dec, (ours, theirs) = node.key[0], self._records
@@ -117,7 +117,7 @@ class RunComparison:
         return found
 
 
-def aligned(
+def compare_runs(
     ours: RecordedRun, theirs: RecordedRun, bound: float | None, along: bool = False
 ) -> RunComparison:
     """Compare equal graphs node by node.
@@ -125,7 +125,7 @@ def aligned(
     bound   replaces the bound that rounding explains
     along   True if errors of sources will not be subtracted
     """
-    found, records, layers = RunComparison(ours, theirs), ours.by_key(), layers_of(ours.records)
+    found, records, layers = RunComparison(ours, theirs), ours.by_key(), find_layers(ours.records)
     for key in sorted(ours.values.keys() & theirs.values.keys()):
         record, step = records[key], ours.steps.get(key, ())
         if along:
@@ -140,7 +140,7 @@ def aligned(
         if a.shape != b.shape:
             found.n_apart += 1
             continue
-        node.error = compare(node, written(ours, key, a, b), b)
+        node.error = compare(node, fill_unwritten(ours, key, a, b), b)
         found.nodes.append(node)
     for at in ours.inputs.keys() & theirs.inputs.keys():
         a, b = ours.inputs[at](), theirs.inputs[at]()
@@ -149,7 +149,7 @@ def aligned(
     return found
 
 
-def written(run: RecordedRun, key: Key, ours: Values, theirs: Values) -> Values:
+def fill_unwritten(run: RecordedRun, key: Key, ours: Values, theirs: Values) -> Values:
     """Return our value of a node, with their elements if a step need not write ours."""
     part = run.parts.get(key)
     return ours if part is None else np.where(part, ours, theirs)
@@ -157,7 +157,7 @@ def written(run: RecordedRun, key: Key, ours: Values, theirs: Values) -> Values:
 
 def compare(node: SharedNode, ours: Values, theirs: Values) -> Error:
     """Return the error of a node's value; store its statistics if it is too large."""
-    error = compare_values(theirs, ours, node.bound, type_of(node.record), rows=node.rows)
+    error = compare_values(theirs, ours, node.bound, node_type(node.record), rows=node.rows)
     if error.problem:
         node.ours, node.theirs = Stats.of(ours), Stats.of(theirs)
     return error
@@ -166,16 +166,16 @@ def compare(node: SharedNode, ours: Values, theirs: Values) -> Error:
 def by_name(ours: RecordedRun, theirs: RecordedRun, bound: float | None) -> RunComparison:
     """Compare nodes by name in graphs that may differ; parts of a prompt that were computed
     separately are joined."""
-    found, records, layers = RunComparison(ours, theirs), ours.by_key(), layers_of(ours.records)
-    others = dict(_named(theirs))
-    for at, keys in _named(ours):
+    found, records, layers = RunComparison(ours, theirs), ours.by_key(), find_layers(ours.records)
+    others = dict(_nodes_by_name(theirs))
+    for at, keys in _nodes_by_name(ours):
         record = records[keys[0]]
         if is_whole(record):
             continue
         values = [ours.values[k]() for k in keys]
         every = [np.ones(v.shape, bool) for v in values]
         there = [ours.parts.get(k, whole) for k, whole in zip(keys, every, strict=True)]
-        pair = _joined(values, [theirs.values[k]() for k in others.get(at, ())], there)
+        pair = _join(values, [theirs.values[k]() for k in others.get(at, ())], there)
         if pair is None:
             found.n_apart += len(keys)
             continue
@@ -190,7 +190,7 @@ def by_name(ours: RecordedRun, theirs: RecordedRun, bound: float | None) -> RunC
 Name = tuple[int, str, int]  # decode, name, which of several
 
 
-def _named(run: RecordedRun) -> Iterator[tuple[Name, list[Key]]]:
+def _nodes_by_name(run: RecordedRun) -> Iterator[tuple[Name, list[Key]]]:
     """Yield nodes with values, of each graph of a decode."""
     found: dict[Name, list[Key]] = {}
     count: dict[tuple[int, str], int] = {}
@@ -202,7 +202,7 @@ def _named(run: RecordedRun) -> Iterator[tuple[Name, list[Key]]]:
     return iter(found.items())
 
 
-def _joined(
+def _join(
     a: Sequence[Values], b: Sequence[Values], there: Sequence[Mask]
 ) -> tuple[Values, Values] | None:
     """Join values along the single dimension in which they differ; None if they do not fit.
@@ -221,7 +221,7 @@ def _joined(
     return None
 
 
-def layers_of(records: Sequence[Record]) -> Mapping[Key, str]:
+def find_layers(records: Sequence[Record]) -> Mapping[Key, str]:
     """Return the layer of each node."""
     graphs: dict[int, list[Record]] = {}
     for r in records:

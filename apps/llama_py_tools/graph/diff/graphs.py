@@ -23,12 +23,12 @@ def _lines(a: Sequence[Record], b: Sequence[Record], found: NodeDifference) -> I
     yield f"{found} (graph {longer[found.index]['dec']})"
     for side, nodes in (("first", a), ("second", b)):
         if found.index < len(nodes):
-            yield f"  {side:6}  {shown(nodes[found.index])}"
+            yield f"  {side:6}  {show_node(nodes[found.index])}"
         else:
             yield f"  {side:6}  " + (f"ends after {nodes[-1]['name']}" if nodes else "is empty")
 
 
-def shown(r: Record) -> str:
+def show_node(r: Record) -> str:
     """Return a node as `norm-0 = RMS_NORM(embd f32 [64, 2]) -> f32 [64, 2], eps=1e-05`."""
     sources = ", ".join(f"{s['name']} {value(s)}" for s in r.get("src", ()))
     text = f"{r['name']} = {r.get('op', '?')}({sources}) -> {value(r)}"

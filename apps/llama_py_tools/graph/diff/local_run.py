@@ -98,7 +98,7 @@ def begin(ctx: Context, ids: Sequence[int]) -> Sequence[int]:
     return [ctx.model.architecture.start_token]
 
 
-def values_of(t: Tensor, ctx: Context) -> Values:
+def read_values(t: Tensor, ctx: Context) -> Values:
     """Return a tensor's values [ne3, ne2, ne1, ne0]."""
     if t.is_empty():
         return np.zeros(t.ne[::-1], np.float32)
@@ -113,7 +113,7 @@ def record(
     run, store = RecordedRun(what), ArrayFile()
 
     def look(key: Key, t: Tensor) -> None:
-        run.values[key] = store.put(values_of(t, ctx))
+        run.values[key] = store.put(read_values(t, ctx))
 
     WatchedRun(ctx, run, look, store).decode(prompt, n_decode, chosen)
     return run

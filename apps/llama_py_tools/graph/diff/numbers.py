@@ -35,14 +35,14 @@ class Stats:
         return cls(float(finite.min()), float(finite.max()), float(finite.mean()), n_nan, n_inf)
 
 
-def type_of(record: Record) -> GGMLType:
+def node_type(record: Record) -> GGMLType:
     """Return the type of a node."""
     return BY_NAME[str(record["type"])]
 
 
 def is_whole(record: Record) -> bool:
     """Return True if a node gives integers."""
-    return is_integer(type_of(record))
+    return is_integer(node_type(record))
 
 
 def rounding(record: Record, step: Sequence[Record] = ()) -> float:

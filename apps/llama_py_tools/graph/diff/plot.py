@@ -38,14 +38,14 @@ def plot(found: RunComparison, path: str) -> None:
 def _draw(axes: Any, found: RunComparison) -> None:
     nodes = [n for n in found.nodes if not str(n.record["type"]).startswith("i")]
     x = range(len(nodes))
-    shown = [_shown(n.error) for n in nodes]
+    shown = [_plotted_error(n.error) for n in nodes]
     axes.semilogy(x, shown, lw=1, color="#0550ae", label="both run by themselves")
     if found.known:
-        own = [_shown(n.made) for n in nodes]
+        own = [_plotted_error(n.made) for n in nodes]
         axes.semilogy(x, own, ".", ms=3, color="#777777", label="given the same inputs")
     wrong = [(i, n) for i, n in enumerate(nodes) if n.is_far]
     if wrong:
-        tops = [_shown(n.made or n.error) for _, n in wrong]
+        tops = [_plotted_error(n.made or n.error) for _, n in wrong]
         axes.semilogy([i for i, _ in wrong], tops, "o", ms=4, color="#cf222e", label="too far off")
         axes.annotate(
             wrong[0][1].name,
@@ -67,7 +67,7 @@ def _draw(axes: Any, found: RunComparison) -> None:
     axes.legend(loc="upper left")
 
 
-def _shown(error: Error | None) -> float:
+def _plotted_error(error: Error | None) -> float:
     """Return the plotted error; NaN, which is not drawn, if it is missing."""
     return min(MOST, max(LEAST, error.nmse)) if error and error.nmse else math.nan
 

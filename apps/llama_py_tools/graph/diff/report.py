@@ -10,7 +10,7 @@ from typing import Any
 from ggml_py.inspection.judge import Error, compare_values
 from ggml_py.opspec import OPS
 from ggml_py.types import F32
-from llama_py_tools.graph.diff.blame import Verdict, keys_of
+from llama_py_tools.graph.diff.blame import Verdict, step_keys
 from llama_py_tools.graph.diff.found import ALONG, RunComparison, SharedNode
 from llama_py_tools.graph.diff.graphs import value
 from llama_py_tools.graph.diff.numbers import is_whole
@@ -29,10 +29,10 @@ def lines(found: RunComparison, verdicts: Mapping[Key, Verdict], top: int) -> It
     wrong = found.wrong
     if wrong:
         yield ""
-        yield from _first(found, wrong[0], verdicts)
+        yield from _report_first(found, wrong[0], verdicts)
         if len(wrong) > 1:
             yield ""
-            yield from _others(wrong, verdicts, found, top)
+            yield from _report_others(wrong, verdicts, found, top)
     if found.equal:
         return
     if not found.far and (grown := next((n for n in found.nodes if _is_grown(n)), None)):
@@ -74,7 +74,7 @@ def _summary(found: RunComparison) -> str:
     return f"{compared}: {wrong} differ too much"
 
 
-def _first(
+def _report_first(
     found: RunComparison, node: SharedNode, verdicts: Mapping[Key, Verdict]
 ) -> Iterator[str]:
     yield f"first wrong node: {node.name}  (graph {node.key[0]}, node {node.key[1]}, {node.layer})"
@@ -84,19 +84,19 @@ def _first(
         text = f"one step computes {', '.join(names)}"
         yield from wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
     error = node.made or node.error
-    yield f"  {error.problem}; {worst(error)}"
+    yield f"  {error.problem}; {describe_worst(error)}"
     yield from _stats(found, node)
-    yield from _judged(found, node, verdicts)
+    yield from _report_verdicts(found, node, verdicts)
     yield "  inputs" + (" (NMSE of separate runs)" if found.known else "")
     for name, kind, told in _inputs(found, node):
         yield f"    {name}  {kind}  {told}"
 
 
-def _judged(
+def _report_verdicts(
     found: RunComparison, node: SharedNode, verdicts: Mapping[Key, Verdict]
 ) -> Iterator[str]:
     """Yield the reference's verdict on the node, or on the nodes of its step."""
-    asked = {key: verdicts[key] for key in keys_of(node) if key in verdicts}
+    asked = {key: verdicts[key] for key in step_keys(node) if key in verdicts}
     records, wrong = found.ours.by_key(), {key: v for key, v in asked.items() if v.wrong(found)}
     for key, v in wrong.items():
         yield (
@@ -114,7 +114,7 @@ def describe(node: SharedNode) -> str:
     return f"{node.record['op']} {value(node.record)}"
 
 
-def worst(error: Error) -> str:
+def describe_worst(error: Error) -> str:
     """Return the position of the largest error."""
     place = list(error.at)
     while len(place) > 2 and place[-1] == 0:
@@ -157,7 +157,7 @@ def _inputs(found: RunComparison, node: SharedNode) -> Iterator[tuple[str, str, 
                 node_there = nodes.get((dec, index))
                 told = f"NMSE {node_there.error.nmse:.1e}" if node_there else "not compared"
             elif at in found.inputs:
-                told = f"differs before the run: {worst(found.inputs[at])}"
+                told = f"differs before the run: {describe_worst(found.inputs[at])}"
             elif at in found.ours.inputs and at in found.theirs.inputs:
                 told = "equal"
             else:
@@ -181,19 +181,19 @@ def _origin(
     return None, name
 
 
-def _others(
+def _report_others(
     wrong: Sequence[SharedNode], verdicts: Mapping[Key, Verdict], found: RunComparison, top: int
 ) -> Iterator[str]:
     yield "also wrong" if found.known else "other nodes that differ too much"
     width = max(len(n.name) for n in wrong[1 : 1 + top])
     for n in wrong[1 : 1 + top]:
         told = f"  {n.name:{width}}  {(n.made or n.error).nmse:9.2e}  {describe(n)}"
-        yield told + (f"  ({_short(verdicts[n.key], found)})" if n.key in verdicts else "")
+        yield told + (f"  ({_verdict_text(verdicts[n.key], found)})" if n.key in verdicts else "")
     if len(wrong) > 1 + top:
         yield f"  and {len(wrong) - 1 - top} more"
 
 
-def _short(v: Verdict, found: RunComparison) -> str:
+def _verdict_text(v: Verdict, found: RunComparison) -> str:
     wrong = v.wrong(found)
     return f"wrong: {', '.join(wrong)}" if wrong else "both correct if computed alone"
 

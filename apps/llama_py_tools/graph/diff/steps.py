@@ -50,7 +50,7 @@ class StepNodes:
 def blocks(graph: Graph, steps: Sequence[Work]) -> list[StepNodes]:
     """Return all computed nodes as steps, in order."""
     place = {id(t): i for i, t in enumerate(graph.nodes)}
-    spans = sorted(sorted(place[id(t)] for t in nodes_of(step)) for step in steps)
+    spans = sorted(sorted(place[id(t)] for t in step_nodes(step)) for step in steps)
     merged: list[list[int]] = []
     for span in spans:
         if merged and span[0] < max(merged[-1]):
@@ -62,7 +62,7 @@ def blocks(graph: Graph, steps: Sequence[Work]) -> list[StepNodes]:
     return [_block(graph, sorted(nodes), inside, last) for nodes in merged]
 
 
-def nodes_of(step: Work) -> list[Tensor]:
+def step_nodes(step: Work) -> list[Tensor]:
     return list(step.match.nodes) if isinstance(step, FusedNodes) else [step]
 
 

@@ -15,7 +15,7 @@ def by_weight(found: RunComparison) -> list[Hurt]:
     """Return errors of nodes by the weights that differ in the other run, the largest first."""
     hurt: list[Hurt] = []
     for n in found.nodes if found.other_weights else ():
-        for name, ours, theirs in found.weights_of(n) if n.made is not None else ():
+        for name, ours, theirs in found.list_weights(n) if n.made is not None else ():
             assert n.made is not None
             if ours != theirs:
                 hurt.append((name, f"{theirs} -> {ours}", n))

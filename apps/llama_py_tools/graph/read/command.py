@@ -37,12 +37,12 @@ def build(args: argparse.Namespace) -> tuple[str, list[Part]]:
     """Build the graphs on the null device; return the architecture and their sections."""
     from llama_py_tools.graph.read.record import CallRecorder
     from llama_py_tools.graph.read.tree import sections
-    from llama_py_tools.graph.view.seen import planned
+    from llama_py_tools.graph.view.seen import plan_graphs
 
     model = session.open_model(args, device="null")
     ids, n_decode = session.input_tokens(args, model), read(args, InputParams).decode
     ctx = session.open_context(args, model, n_ctx=session.enough_context(args, len(ids) + n_decode))
     recorder = CallRecorder()
     with recorder.record():
-        seen = planned(ctx, ids, n_decode)
+        seen = plan_graphs(ctx, ids, n_decode)
     return model.arch, [(s.what, sections(s.graph, recorder)) for s in seen]

@@ -9,20 +9,20 @@ from typing import Any
 
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
-from llama_py_tools.graph.read.record import Made
+from llama_py_tools.graph.read.record import MadeTensor
 from llama_py_tools.graph.view.families import meaning
 
 _ORIGIN = re.compile(r" \((?:ik_llama\.cpp )?ggml\.c:[^)]*\)")
 _WORD = re.compile(r"`?\b([A-Za-z_]\w*)\b`?")
 
 
-def formula(made: Made) -> str:
+def formula(made: MadeTensor) -> str:
     """Return the first sentence of the builder's docstring, with sources and numbers filled in.
 
     Sources that the sentence does not name follow in brackets.
     """
     t, used = made.tensor, set[str]()
-    values = {key: _shown(v) for key, v in _arguments(made).items()}
+    values = {key: _show_value(v) for key, v in _arguments(made).items()}
     tensors = [s.name for s in t.src if s is not None]
     if len(tensors) == 1:
         values.setdefault("x", tensors[0])
@@ -37,7 +37,7 @@ def formula(made: Made) -> str:
     return f"{text} [{', '.join(rest)}]" if rest else text
 
 
-def _arguments(made: Made) -> dict[str, Any]:
+def _arguments(made: MadeTensor) -> dict[str, Any]:
     """Return the builder's arguments; sources in order if another function builds the op."""
     if made.arguments:
         return made.arguments
@@ -52,7 +52,7 @@ def _sentence(op: str) -> str:
     return re.split(r"[.:;] |\.$", text)[0] or op.lower()
 
 
-def _shown(value: Any) -> str:
+def _show_value(value: Any) -> str:
     if isinstance(value, Tensor):
         return value.name
     if isinstance(value, bool) or not isinstance(value, int | float):

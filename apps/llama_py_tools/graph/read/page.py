@@ -7,7 +7,7 @@ from html import escape
 from importlib.resources import files
 
 from llama_py_tools.graph.read.source import Excerpt
-from llama_py_tools.graph.read.text import describe, heading, indent_of, note
+from llama_py_tools.graph.read.text import common_indent, describe, heading, note
 from llama_py_tools.graph.read.tree import Function, ReadNode, Section, Statement
 from llama_py_tools.graph.view.families import meaning
 
@@ -40,7 +40,7 @@ def page(title: str, graphs: Sequence[tuple[str, Sequence[Section]]]) -> Iterato
 def _function(function: Function, part: Section) -> Iterator[str]:
     yield f'<details open class="function"><summary><b>{escape(function.name)}</b> '
     yield f"<small>{escape(function.place)}</small></summary>\n"
-    indent = indent_of(function)
+    indent = common_indent(function)
     for excerpt, statement in function.ordered():
         yield from _statement(excerpt, statement, part, indent)
         for called in statement.calls.values():

@@ -39,7 +39,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Made:
+class MadeTensor:
     """A tensor, the calls that make it (outermost first), and the arguments of its op's builder."""
 
     tensor: Tensor
@@ -51,7 +51,7 @@ class CallRecorder:
     """Recorder of tensors created while `record` runs, by id, in order of creation."""
 
     def __init__(self) -> None:
-        self.made: dict[int, Made] = {}
+        self.made: dict[int, MadeTensor] = {}
         self._live: dict[FrameType, Call] = {}
 
     @contextmanager
@@ -82,7 +82,7 @@ class CallRecorder:
             elif builder is not None and frame.f_code is builder[0]:
                 arguments = {name: frame.f_locals.get(name) for name in builder[1]}
             frame = frame.f_back
-        self.made[id(t)] = Made(t, tuple(reversed(steps)), arguments)
+        self.made[id(t)] = MadeTensor(t, tuple(reversed(steps)), arguments)
 
     def _enter(self, frame: FrameType, event: str, _: Any) -> Callable[..., Any] | None:
         code = frame.f_code

@@ -65,7 +65,7 @@ def _function(function: Function, part: Section, depth: int) -> Iterator[str]:
     yield from _wrap(
         f"{function.name}  ({function.module.path}:{function.code.co_firstlineno})", pad
     )
-    indent = indent_of(function)
+    indent = common_indent(function)
     for excerpt, statement in function.ordered():
         yield from _source(excerpt, indent, pad)
         if remark := note(statement, part):
@@ -78,7 +78,7 @@ def _function(function: Function, part: Section, depth: int) -> Iterator[str]:
             yield from _function(called, part, depth + 1)
 
 
-def indent_of(function: Function) -> int:
+def common_indent(function: Function) -> int:
     """Return the number of spaces that all lines of a function's statements start with."""
     texts = [e.text for e in function.statements]
     return min((len(t) - len(t.lstrip()) for t in texts), default=0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 
 from ggml_py.graph import Graph
-from llama_py_tools.graph.read.record import Call, CallRecorder, Made, Step, room
+from llama_py_tools.graph.read.record import Call, CallRecorder, MadeTensor, Step, room
 from llama_py_tools.graph.read.source import Excerpt, Module, module
 
 ALIKE = 0.75  # share of equal lines for two layers of one type
@@ -20,7 +20,7 @@ class ReadNode:
 
     number: int
     layer: int | None
-    made: Made
+    made: MadeTensor
 
 
 @dataclass(slots=True)
@@ -111,17 +111,17 @@ def _nodes(graph: Graph, recorder: CallRecorder) -> list[ReadNode]:
     ]
 
 
-def _layer(made: Made) -> int | None:
+def _layer(made: MadeTensor) -> int | None:
     if _made_once(made):
         return None
     return next((call.il for call, _ in made.steps if call.il is not None), None)
 
 
-def _made_once(made: Made) -> bool:
+def _made_once(made: MadeTensor) -> bool:
     return _first_once(made) is not None
 
 
-def _first_once(made: Made) -> int | None:
+def _first_once(made: MadeTensor) -> int | None:
     """Return the step that makes a tensor for all layers when the first layer requests it."""
     for k, (call, _) in enumerate(made.steps):
         name = call.code.co_name
@@ -130,7 +130,7 @@ def _first_once(made: Made) -> int | None:
     return None
 
 
-def steps_of(made: Made) -> tuple[Step, ...]:
+def visible_steps(made: MadeTensor) -> tuple[Step, ...]:
     """Return the steps that a reader wants to see: models and blocks, without their helpers."""
     start = _first_once(made)
     if start is not None:
@@ -157,11 +157,11 @@ def _kinds(nodes: Sequence[ReadNode]) -> list[list[ReadNode]]:
     return [group for _, group in found]
 
 
-def _place(made: Made) -> object:
-    return tuple((call.code, line) for call, line in steps_of(made))
+def _place(made: MadeTensor) -> object:
+    return tuple((call.code, line) for call, line in visible_steps(made))
 
 
-def _selects(made: Made) -> bool:
+def _selects(made: MadeTensor) -> bool:
     """Return True if the node only selects output rows, like in the last layer."""
     return any(c.code.co_name == "outputs" and room(c.code) == "graph" for c, _ in made.steps)
 
@@ -172,9 +172,9 @@ def _title(nodes: Sequence[ReadNode]) -> str:
     return ", ".join(_words(name) for name in blocks if name) or "layer"
 
 
-def _block(made: Made) -> str:
+def _block(made: MadeTensor) -> str:
     """Return the class of a tensor's outermost block; "" for the layer itself."""
-    inside = [call for call, _ in steps_of(made) if call.il is not None]
+    inside = [call for call, _ in visible_steps(made) if call.il is not None]
     layer = inside[0].owner if inside and room(inside[0].code) == "models" else ""
     names = (c.owner for c in inside if c.code.co_name == "__call__" and c.owner != layer)
     return next(names, "")
@@ -190,7 +190,7 @@ def _shared_calls(parts: Iterable[Sequence[ReadNode]]) -> set[Call]:
     found = set[Call]()
     for number, part in enumerate(parts):
         for n in part:
-            for call, _ in steps_of(n.made):
+            for call, _ in visible_steps(n.made):
                 if seen.setdefault(call, number) != number:
                     found.add(call)
     return found
@@ -199,7 +199,7 @@ def _shared_calls(parts: Iterable[Sequence[ReadNode]]) -> set[Call]:
 def _section(title: str, nodes: Sequence[ReadNode], shared: set[Call]) -> Section:
     made = Section(title, sorted({n.layer for n in nodes if n.layer is not None}))
     for n in nodes:
-        functions, steps = made.functions, steps_of(n.made)
+        functions, steps = made.functions, visible_steps(n.made)
         start = max((k for k, (call, _) in enumerate(steps) if call in shared), default=0)
         for call, line in steps[start:]:
             function = functions.setdefault(call.code, Function(call.code))

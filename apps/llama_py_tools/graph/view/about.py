@@ -41,7 +41,7 @@ def _model(ctx: Context) -> Iterator[Fact]:
 
 def _weights(ctx: Context) -> Iterator[Fact]:
     model = ctx.model
-    yield "parameters", _large(model.n_params)
+    yield "parameters", _show_large(model.n_params)
     yield "weights", format_bytes(model.n_bytes)
     sizes = Counter[str]()
     for info in model.file.tensors.values():
@@ -103,7 +103,7 @@ def _percent(part: float) -> str:
     return f"{100 * part:.0f}%" if part >= 0.005 else "<1%"
 
 
-def _large(n: float) -> str:
+def _show_large(n: float) -> str:
     for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("K", 1e3)):
         if n >= size:
             return f"{n / size:.3g} {unit}"

@@ -30,7 +30,7 @@ def view(args: argparse.Namespace) -> None:
 
     o, title = read(args, ViewParams), Path(read(args, FileParams).title).name
     values = [(path, read_records(path)) for path in o.overlay]
-    ctx, seen = (_timed if o.profile else _planned)(args)
+    ctx, seen = (_time_graphs if o.profile else _plan_graphs)(args)
     for path, records in values:
         overlays.put(seen, records, path)
     if o.format == "model-explorer":
@@ -56,12 +56,12 @@ def pages(graphs: Sequence[Graph], title: str) -> Iterable[str]:
     return page(page_data([GraphRecord(f"graph {dec}", g) for dec, g in enumerate(graphs)], title))
 
 
-def _planned(args: argparse.Namespace) -> tuple[Context, list[GraphRecord]]:
+def _plan_graphs(args: argparse.Namespace) -> tuple[Context, list[GraphRecord]]:
     """Return graphs on planned devices, which make the same decisions without computing or
     allocating. A model of any size is shown at once."""
     from llama_py.fit.planning import stand_ins
     from llama_py.weights.placement import devices_in_use
-    from llama_py_tools.graph.view.seen import planned
+    from llama_py_tools.graph.view.seen import plan_graphs
 
     named = read(args, ModelParams).device
     devices = stand_ins(named if isinstance(named, tuple) else devices_in_use(named))
@@ -69,19 +69,19 @@ def _planned(args: argparse.Namespace) -> tuple[Context, list[GraphRecord]]:
     ids, n_decode = session.input_tokens(args, model), read(args, InputParams).decode
     n_ctx = session.enough_context(args, len(ids) + n_decode)
     ctx = session.open_context(args, model, n_ctx=n_ctx)
-    return ctx, planned(ctx, ids, n_decode)
+    return ctx, plan_graphs(ctx, ids, n_decode)
 
 
-def _timed(args: argparse.Namespace) -> tuple[Context, list[GraphRecord]]:
+def _time_graphs(args: argparse.Namespace) -> tuple[Context, list[GraphRecord]]:
     """Return graphs after running and timing them."""
     from llama_py_tools.graph.profile import WARM_TOKENS, measure
-    from llama_py_tools.graph.view.seen import timed
+    from llama_py_tools.graph.view.seen import time_graphs
 
     model = session.open_model(args)
     ids, n_decode = session.input_tokens(args, model), read(args, InputParams).decode
     n_ctx = len(ids) + REPETITIONS * n_decode + WARM_TOKENS
     ctx = session.open_context(args, model, n_ctx=session.enough_context(args, n_ctx))
-    return ctx, timed(ctx, lambda: measure(ctx, ids, n_decode, REPETITIONS))
+    return ctx, time_graphs(ctx, lambda: measure(ctx, ids, n_decode, REPETITIONS))
 
 
 def _write_model_explorer(seen: Sequence[GraphRecord], title: str, path: str) -> None:

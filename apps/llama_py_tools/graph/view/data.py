@@ -56,7 +56,7 @@ def params(t: Tensor) -> dict[str, Any]:
     return {k: number(v) if isinstance(v, float) else v for k, v in named.items()}
 
 
-def kind_of(leaf: Tensor) -> str:
+def leaf_kind(leaf: Tensor) -> str:
     """Return "weight", "input", or "memory", which a context keeps."""
     if leaf.flags & FLAG_WEIGHT:
         return "weight"
@@ -103,7 +103,7 @@ class _Records:
         return sorted(name for name in found if name is not None and name != own)
 
     def leaf(self, t: Tensor) -> Data:
-        return self._tensor(t) | {"kind": kind_of(t)}
+        return self._tensor(t) | {"kind": leaf_kind(t)}
 
     def _tensor(self, t: Tensor) -> Data:
         record: Data = {

@@ -9,7 +9,7 @@ from typing import Any
 
 from ggml_py.tensor import Tensor
 from llama_py.gguf.metadata import printable
-from llama_py_tools.graph.view.data import kind_of, params, references
+from llama_py_tools.graph.view.data import leaf_kind, params, references
 from llama_py_tools.graph.view.overlays import number
 from llama_py_tools.graph.view.seen import GraphRecord
 from llama_py_tools.graph.view.tree import BlockBox, Item, LayerBox, original, tree
@@ -112,7 +112,7 @@ def _node(i: int, t: Tensor, of: dict[int, int], space: str, device: str) -> Jso
 
 
 def _leaf(i: int, t: Tensor) -> Json:
-    kind = {"weight": "weights", "input": "inputs", "memory": "memory"}[kind_of(t)]
+    kind = {"weight": "weights", "input": "inputs", "memory": "memory"}[leaf_kind(t)]
     return _entry(i, t, t.name, kind, {"name": t.name})
 
 

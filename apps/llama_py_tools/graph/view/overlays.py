@@ -33,10 +33,10 @@ def put(graphs: Sequence[GraphRecord], records: Sequence[Record], path: str) -> 
         numbers.append(by_name)
     n_found = 0
     for r in lines:
-        overlay, dec = _checked(r, path), r["dec"]
+        overlay, dec = _check_overlay(r, path), r["dec"]
         if not 0 <= dec < len(graphs):
             continue
-        at = _number_of(r, graphs[dec].graph.nodes, numbers[dec])
+        at = _find_number(r, graphs[dec].graph.nodes, numbers[dec])
         if at is not None:
             graphs[dec].overlays.setdefault(at, {}).update(overlay)
             n_found += 1
@@ -47,7 +47,7 @@ def put(graphs: Sequence[GraphRecord], records: Sequence[Record], path: str) -> 
         )
 
 
-def _number_of(r: Record, nodes: Sequence[Tensor], by_name: dict[str, list[int]]) -> int | None:
+def _find_number(r: Record, nodes: Sequence[Tensor], by_name: dict[str, list[int]]) -> int | None:
     i = r.get("i")
     if isinstance(i, int) and 0 <= i < len(nodes) and nodes[i].name == r["name"]:
         return i
@@ -55,7 +55,7 @@ def _number_of(r: Record, nodes: Sequence[Tensor], by_name: dict[str, list[int]]
     return waiting.pop(0) if waiting else None
 
 
-def _checked(record: Record, path: str) -> Overlay:
+def _check_overlay(record: Record, path: str) -> Overlay:
     found = record["overlay"]
     good = isinstance(found, dict) and all(
         isinstance(v, int | float) and not isinstance(v, bool) for v in found.values()

@@ -43,12 +43,12 @@ def page(data: Data) -> Iterator[str]:
     yield head.replace("TITLE", html.escape(data["title"])).replace("POLICY", policy)
     yield f"<style>\n{_read('scheme.css')}\n{_read('page.css')}</style>\n"
     yield tail.partition("<!-- data -->")[0]
-    yield f'<script type="application/json" id="data">{embedded(data)}</script>\n'
+    yield f'<script type="application/json" id="data">{embed_json(data)}</script>\n'
     yield f"<script>{script()}</script>\n"
     yield tail.partition("<!-- data -->")[2]
 
 
-def embedded(data: Data) -> str:
+def embed_json(data: Data) -> str:
     """Return JSON that HTML reads as text for all strings."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # ASCII, so without U+2028
     for c in "<>&":

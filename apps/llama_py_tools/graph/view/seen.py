@@ -59,7 +59,7 @@ class GraphRecord:
         return list(dict.fromkeys(name for o in self.overlays.values() for name in o))
 
 
-def planned(ctx: Context, ids: Sequence[int], n_decode: int) -> list[GraphRecord]:
+def plan_graphs(ctx: Context, ids: Sequence[int], n_decode: int) -> list[GraphRecord]:
     """Return the graphs of a prompt and of tokens after it. Planned devices do not compute
     them."""
     found = list[GraphRecord]()
@@ -83,7 +83,7 @@ def planned(ctx: Context, ids: Sequence[int], n_decode: int) -> list[GraphRecord
     return found
 
 
-def timed(ctx: Context, runs: Callable[[], Sequence[ProfiledRun]]) -> list[GraphRecord]:
+def time_graphs(ctx: Context, runs: Callable[[], Sequence[ProfiledRun]]) -> list[GraphRecord]:
     """Return the graphs of `runs`, which measures decodes of the context (profile.measure)."""
     ctx.runner.n_graphs = MANY
     found = list[GraphRecord]()

@@ -70,7 +70,7 @@ def tree(graph: Graph) -> list[Item]:
         if len(blocks) == 1 and not inside:
             blocks[0].title = title
         layers.append(LayerBox(title, number, blocks))
-    return folded(layers)
+    return fold_repeats(layers)
 
 
 class Structure:
@@ -192,7 +192,7 @@ def computed_source(s: Tensor) -> Tensor:
     return s
 
 
-def folded(items: Sequence[LayerBox]) -> list[Item]:
+def fold_repeats(items: Sequence[LayerBox]) -> list[Item]:
     """Fold repetitions into `RepeatBox`es: the longest first, then those around and within it."""
     signatures = [item.signature for item in items]
     best = (0, 0, 0)  # nodes saved, -period, start
@@ -208,5 +208,5 @@ def folded(items: Sequence[LayerBox]) -> list[Item]:
     if not saved:
         return [*items]
     end = first + saved + length
-    turns = [folded(items[at : at + length]) for at in range(first, end, length)]
-    return [*folded(items[:first]), RepeatBox(turns), *folded(items[end:])]
+    turns = [fold_repeats(items[at : at + length]) for at in range(first, end, length)]
+    return [*fold_repeats(items[:first]), RepeatBox(turns), *fold_repeats(items[end:])]

@@ -63,7 +63,7 @@ class GgmlDevice:
         """Leave the weight unchanged."""
 
     def compile(self, nodes: Sequence[Work], options: CompileOptions) -> GgmlProgram:
-        return GgmlProgram(self.ggml, _computed(nodes), self.n_threads)
+        return GgmlProgram(self.ggml, _computed_nodes(nodes), self.n_threads)
 
     def set_threads(self, n: int) -> None:
         """Set the threads of repeated, timed nodes. Others have one thread: only the calling thread
@@ -72,5 +72,5 @@ class GgmlDevice:
         self.n_threads = n
 
 
-def _computed(nodes: Sequence[Work]) -> list[Tensor]:
+def _computed_nodes(nodes: Sequence[Work]) -> list[Tensor]:
     return [t for t in nodes if isinstance(t, Tensor) and not t.is_empty()]

@@ -85,7 +85,7 @@ class Ggml:
         ]
         self._functions = {name: _function(libraries, name) for name in _FUNCTIONS}
         self._answers: queue.SimpleQueue[int | str] = queue.SimpleQueue()
-        self._callback = _AbortCallback(self._aborted)  # must outlive its registration
+        self._callback = _AbortCallback(self._note_abort)  # must outlive its registration
         self.ops = {name: number for number, name in enumerate(self._names("ggml_op_name"))}
         for op, function in (("UNARY", "ggml_unary_op_name"), ("GLU", "ggml_glu_op_name")):
             self.ops.update(dict.fromkeys(self._names(function), self.ops[op]))
@@ -102,7 +102,7 @@ class Ggml:
         try:
             return Ggml(Path(spec.origin).parent / "lib")
         except (OSError, AttributeError, KeyError) as e:
-            raise BackendError(f"{_installed()} has no usable libggml: {e}") from e
+            raise BackendError(f"{_find_library()} has no usable libggml: {e}") from e
 
     def _call(self, name: str, *args: Any) -> Any:
         return self._functions[name](*args)
@@ -116,7 +116,7 @@ class Ggml:
         def ask(backend: int) -> int:
             return int(self._call("ggml_backend_supports_op", backend, node))
 
-        return bool(self._guarded(ask))
+        return bool(self._run_guarded(ask))
 
     def compute(self, node: int, times: int = 1, n_threads: int = 1) -> None:
         """Compute the node at this address; UnsupportedOp if ggml refuses or aborts.
@@ -136,10 +136,10 @@ class Ggml:
             self._call("ggml_free", context)
             return int(status)
 
-        if status := self._guarded(run):
+        if status := self._run_guarded(run):
             raise UnsupportedOp(f"status {status}")
 
-    def _guarded(self, job: Callable[[int], int]) -> int:
+    def _run_guarded(self, job: Callable[[int], int]) -> int:
         """Run job(backend) in a separate thread; if ggml aborts, its memory is never freed."""
 
         def work() -> None:
@@ -155,7 +155,7 @@ class Ggml:
             raise UnsupportedOp(answer)
         return answer
 
-    def _aborted(self, message: bytes) -> None:
+    def _note_abort(self, message: bytes) -> None:
         text = message.decode(errors="replace")
         self._answers.put(text.rpartition("/")[2].strip())
         threading.Event().wait()
@@ -181,12 +181,12 @@ class Ggml:
         self._call("ggml_free", context)
         if not as_expected:
             raise BackendError(
-                f"{_installed()} has an unknown layout of struct ggml_tensor; install a known "
+                f"{_find_library()} has an unknown layout of struct ggml_tensor; install a known "
                 f"version: {install_hint('parity')}"
             )
 
 
-def _installed() -> str:
+def _find_library() -> str:
     return f"llama-cpp-python {version('llama-cpp-python')}"
 
 
