@@ -30,6 +30,6 @@ def two(request: pytest.FixtureRequest, device: Any) -> tuple[Any, Any]:
     n = whole.max_compute_units // 2
     equally = cl.device_partition_property.EQUALLY  # a GPU may list no way at all, or a 0
     if request.param == "opened twice" or n == 0 or equally not in whole.partition_properties:
-        return device, device.again("opencl0.2")
+        return device, device.reopen("opencl0.2")
     first, second = whole.create_sub_devices([equally, n])[:2]
     return OpenCLDevice("opencl0a", first), OpenCLDevice("opencl0b", second)

@@ -44,7 +44,7 @@ def test_logits(name: str, device: Any) -> None:
     cpu = find_device("cpu")
     pair: tuple[Device, ...] = (device, cpu)
     experts = overrides({"exps": "cpu"}, 0, pair)
-    twice = (device, device.again("opencl0.2"), cpu)
+    twice = (device, device.reopen("opencl0.2"), cpu)
     expected, weights = run(Context(live(name), **SIZES)).astype(np.float64), made(name)
     for where in (
         Placement((device,)),
