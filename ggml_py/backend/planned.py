@@ -57,7 +57,7 @@ class PlanningDevice(NullDevice):
         """Set the free bytes and the resulting buffer limit."""
         self.free = free
         device = self.device
-        self.largest = device.largest(free) if isinstance(device, LimitsBuffers) else None
+        self.largest = device.max_buffer_size(free) if isinstance(device, LimitsBuffers) else None
 
     def memory(self) -> tuple[int, int]:
         """Return the free memory that decides shares; a total of 0 disables refusals."""
