@@ -137,7 +137,7 @@ class TimedOrder(Order):
             program = here.programs[order.handle]
             own.record_sum(program) if isinstance(program, Exchange) else step()
         elif isinstance(order, orders.Stagger):
-            own.record_pieces(order.of(here))
+            own.record_pieces(order.build_exchange(here))
         else:
             step()
 
