@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from ggml_cpu.dense import steps_for, why_not
+from ggml_cpu.dense import build_steps, why_not
 from ggml_cpu.executor import Executor
 from ggml_cpu.fused import fusions
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.objcache import has_noted, lacks, start_compilers
-from ggml_cpu.program import CPUProgram, kernels_of, load
-from ggml_cpu.recorded import Recorded
+from ggml_cpu.program import CPUProgram, list_kernels, load
+from ggml_cpu.recorded import RecordedTimes
 from ggml_cpu.step import Step
 from ggml_cpu.store import STORE
 from ggml_py.backend import (
@@ -109,11 +109,11 @@ class CPUDevice:
         return repacked_layout(weight, uses) if self.repack else None
 
     def prepare_weights(self, weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
-        from ggml_cpu.repack import load_for, repacked_sizes
+        from ggml_cpu.repack import load_repack_kernels, repacked_sizes
 
         if self.repack:
             self._panels.expect(repacked_sizes(weights))
-            load_for(weights)
+            load_repack_kernels(weights)
 
     def logits_mask(self) -> MaskLogits:
         from ggml_cpu.logits import LogitsMask
@@ -129,20 +129,20 @@ class CPUDevice:
 
     def begin(self, types: Iterable[str]) -> None:
         def repacking() -> list[Kernel]:
-            from ggml_cpu.repack import kernels_for  # by which time others may have been started
+            from ggml_cpu.repack import repack_kernels  # by which time others may have been started
 
-            return kernels_for(types)
+            return repack_kernels(types)
 
         start_compilers(repacking)
 
     def lacks(self, nodes: Sequence[Work]) -> Callable[[], bool]:
-        return partial(lacks, frozenset(kernels_of(_all_steps(nodes))))
+        return partial(lacks, frozenset(list_kernels(_all_steps(nodes))))
 
     def has_noted(self, key: str) -> bool:
         return has_noted(key)
 
     def note(self, key: str, nodes: Sequence[Work]) -> None:
-        STORE.note(key, kernels_of(_all_steps(nodes)))
+        STORE.note(key, list_kernels(_all_steps(nodes)))
 
     def provide(self, nodes: Sequence[Work], options: CompileOptions) -> None:
         load(_all_steps(nodes), options)
@@ -151,7 +151,7 @@ class CPUDevice:
     def profiling(self) -> Iterator[list[KernelTime]]:
         """Collect the times of steps run meanwhile in the list; that costs a look at the clock a
         step. The number of threads must stay the same."""
-        executors, runs = {*map(self._executor, (False, True))}, list[Recorded]()
+        executors, runs = {*map(self._executor, (False, True))}, list[RecordedTimes]()
         times = list[KernelTime]()
         before = {executor: executor.times for executor in executors}
         try:
@@ -187,7 +187,7 @@ def _all_steps(nodes: Sequence[Work]) -> list[Step]:
 def _steps(work: Work) -> list[Step]:
     if isinstance(work, FusedNodes):
         return work.launch()
-    return [] if work.is_empty() else steps_for(work)
+    return [] if work.is_empty() else build_steps(work)
 
 
 def devices() -> list[CPUDevice]:

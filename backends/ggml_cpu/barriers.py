@@ -39,9 +39,9 @@ def phases(entries: Sequence[Accesses], private: Range = (0, 0)) -> list[int]:
         phase = 0
         reads, writes = _changing(pieces, e.reads), _changing(pieces, e.writes)
         for r, at in reads:
-            phase = max(phase, max(written[at]) + _apart(r, private))
+            phase = max(phase, max(written[at]) + _count_phases(r, private))
         for w, at in writes:
-            phase = max(phase, max(max(written[at]), max(read[at])) + _apart(w, private))
+            phase = max(phase, max(max(written[at]), max(read[at])) + _count_phases(w, private))
         for _, at in reads:
             if min(read[at]) < phase:
                 read[at] = [max(phase, before) for before in read[at]]
@@ -57,6 +57,6 @@ def _changing(pieces: RangePieces, ranges: Sequence[Range]) -> list[tuple[Range,
     return [(r, at) for r, at in found if at.start < at.stop]
 
 
-def _apart(r: Range, private: Range) -> int:
+def _count_phases(r: Range, private: Range) -> int:
     """Return how many phases after another thread's access to the range this one's can be."""
     return 0 if private[0] <= r[0] < private[1] else 1

@@ -38,20 +38,22 @@ def why_not(node: Tensor) -> str:
     return reason if reason and with_copies(node) is None else ""
 
 
-def steps_for(node: Tensor) -> list[Step]:
+def build_steps(node: Tensor) -> list[Step]:
     """Return the steps that copy the node's sources, then its own. Raises UnsupportedOp."""
     alone = table().find(node)
     found = with_copies(node) if alone is None else None
     if found is None:
-        return [Step(alone or table().get(node), node, (node, *node.src), writes=written_by(node))]
+        return [
+            Step(alone or table().get(node), node, (node, *node.src), writes=written_operands(node))
+        ]
     kernel, src = found
     copies = [s for s, old in zip(src, node.src, strict=True) if s is not None and s is not old]
     for copy in copies:
         copy.buffer = HostBuffer(aligned_bytes(copy.nbytes))
     steps = [Step(table().get(c), c, (c, *c.src)) for c in copies]
-    return [*steps, Step(kernel, node, (node, *src), writes=written_by(node))]
+    return [*steps, Step(kernel, node, (node, *src), writes=written_operands(node))]
 
 
-def written_by(node: Tensor) -> tuple[int, ...]:
+def written_operands(node: Tensor) -> tuple[int, ...]:
     """Return numbers of the operands that a node's kernel changes besides dst."""
     return tuple(1 + i for i in OPS[node.op].writes if i < len(node.src) and node.src[i])

@@ -81,7 +81,7 @@ class _Object:
         if len(tables) != 1:
             raise _Unusual
         table = self.sections[tables[0]]
-        self._symbols: NDArray[Any] = self._rows_of(_SYMBOL, table)
+        self._symbols: NDArray[Any] = self._section_rows(_SYMBOL, table)
         self._names = bytes(self._bytes(self.sections[int(table["link"])]))
         self.begin, self.size = self._lay_out()
 
@@ -90,7 +90,7 @@ class _Object:
             raise ValueError("object code is truncated")
         return np.frombuffer(self._code, kind, n, at)
 
-    def _rows_of(self, kind: np.dtype[Any], section: Any) -> NDArray[Any]:
+    def _section_rows(self, kind: np.dtype[Any], section: Any) -> NDArray[Any]:
         return self._rows(kind, int(section["offset"]), int(section["size"]) // kind.itemsize)
 
     def _bytes(self, section: Any) -> NDArray[np.uint8]:
@@ -119,16 +119,16 @@ class _Object:
         for begin, section in zip(self.begin, self.sections, strict=True):
             if begin >= 0:
                 memory[begin : begin + int(section["size"])] = self._bytes(section)
-        where = self._where(at, externals)
+        where = self._resolve_symbols(at, externals)
         for section in self.sections[self.sections["type"] == _RELOCATIONS]:
             begin, target = self.begin[section["info"]], self.sections[section["info"]]
             if begin >= 0:
                 part = memory[begin : begin + int(target["size"])]
-                _relocate(part, self._rows_of(_RELOCATION, section), where)
+                _relocate(part, self._section_rows(_RELOCATION, section), where)
         own = np.flatnonzero(self._symbols["section"])
         return next((int(where[i]) for i in own if self._name(i) == symbol), 0)
 
-    def _where(self, at: int, externals: Mapping[str, int]) -> NDArray[np.int64]:
+    def _resolve_symbols(self, at: int, externals: Mapping[str, int]) -> NDArray[np.int64]:
         """Return the address of each symbol, 0 for unresolved ones."""
         section = self._symbols["section"].astype(np.int64)
         known = (section > 0) & (section < len(self.begin))
@@ -164,7 +164,7 @@ def place(codes: Mapping[str, bytes], externals: Mapping[str, int]) -> LoadedCod
     addresses of functions elsewhere. None where there is nothing to run; those whose code is left
     to LLVM, or damaged, are not among its addresses. Raises BackendError where the system lets
     nothing run."""
-    objects = {symbol: found for symbol, code in codes.items() if (found := _parsed(code))}
+    objects = {symbol: found for symbol, code in codes.items() if (found := _parse(code))}
     begins = np.cumsum([0, *(-(-o.size // _LINE) * _LINE for o in objects.values())])
     if not begins[-1]:
         return None
@@ -178,7 +178,7 @@ def place(codes: Mapping[str, bytes], externals: Mapping[str, int]) -> LoadedCod
     return LoadedCode({symbol: at for symbol, at in addresses.items() if at}, memory)
 
 
-def _parsed(code: bytes) -> _Object | None:
+def _parse(code: bytes) -> _Object | None:
     try:
         return _Object(code)
     except (_Unusual, ValueError, IndexError):

@@ -35,7 +35,7 @@ from ggml_cpu.driver import (
     work,
 )
 from ggml_cpu.objcache import load_kernels
-from ggml_cpu.recorded import Recorded
+from ggml_cpu.recorded import RecordedTimes
 from ggml_py.backend import CPUs
 from ggml_py.machine import host
 from ggml_py.machine.environment import number
@@ -155,7 +155,7 @@ class Executor:
         self._n_threads = n_threads
         self._pool: _Pool | None = None
         self._finish: Callable[[], object] | None = None
-        self.times: list[Recorded] | None = None  # of what is run, while somebody wants them
+        self.times: list[RecordedTimes] | None = None  # of what is run, while somebody wants them
         self._starting = threading.Lock()
         _EXECUTORS.add(self)
 

@@ -87,7 +87,7 @@ class Fingerprints:
         self._begun: set[FunctionType] = set()
         self._lock = threading.RLock()  # what one thread has begun is not recursion to another
 
-    def of(self, function: FunctionType) -> str:
+    def fingerprint(self, function: FunctionType) -> str:
         """Hash of bytecode, constants, and everything reached through globals and closures."""
         if function in self._known:
             return self._known[function]
@@ -127,7 +127,7 @@ class Fingerprints:
         if isinstance(value, tuple):
             return repr([self._value(item, names) for item in value])
         if isinstance(value, FunctionType):
-            return self.of(value)
+            return self.fingerprint(value)
         return getattr(value, "__qualname__", type(value).__qualname__)
 
     def _module(self, module: ModuleType, names: list[str]) -> str:
@@ -145,7 +145,7 @@ _FINGERPRINTS = Fingerprints()
 def fingerprint(kernel: Kernel) -> str:
     """Hash of one kernel's code, name included."""
     assert isinstance(kernel.function, FunctionType)
-    return _digest(kernel.name, _FINGERPRINTS.of(kernel.function))[:16]
+    return _digest(kernel.name, _FINGERPRINTS.fingerprint(kernel.function))[:16]
 
 
 def description() -> str:

@@ -36,10 +36,10 @@ def _path() -> Path | None:
 @cache
 def host_cpu() -> HostCPU:
     """Return this machine's CPU, as it was kept, or as LLVM describes it."""
-    return _kept() or _asked()
+    return _read_cached() or _query()
 
 
-def _asked() -> HostCPU:
+def _query() -> HostCPU:
     import llvmlite.binding as llvm
 
     features = dict(llvm.get_host_cpu_features())
@@ -47,7 +47,7 @@ def _asked() -> HostCPU:
 
 
 @cache
-def _kept() -> HostCPU | None:
+def _read_cached() -> HostCPU | None:
     name, path = _file_name(), _path()
     if not name or path is None:
         return None
@@ -56,12 +56,12 @@ def _kept() -> HostCPU | None:
             content = folder.read(name) or b""
     except OSError:
         return None
-    return _parsed(content)
+    return _parse(content)
 
 
 def keep() -> None:
     """Keep the CPU's description for the next start; OSError where that cannot be."""
-    if _kept() is not None:
+    if _read_cached() is not None:
         return
     name, path = _file_name(), _path()
     if not name or path is None:
@@ -69,7 +69,7 @@ def keep() -> None:
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     with Folder(path) as folder:
         folder.write(name, _text(host_cpu()))
-    _kept.cache_clear()
+    _read_cached.cache_clear()
 
 
 def _file_name() -> str:
@@ -85,7 +85,7 @@ def _text(cpu: HostCPU) -> bytes:
     return content + hex_digest(content).encode()
 
 
-def _parsed(content: bytes) -> HostCPU | None:
+def _parse(content: bytes) -> HostCPU | None:
     """Return the CPU in a kept text; None for one that `_text` has not made so."""
     lines = content.decode("ascii", "replace").split("\n")
     if len(lines) != 4:

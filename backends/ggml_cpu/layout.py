@@ -24,8 +24,8 @@ from ggml_cpu.params import (
     pack,
     set_scratch,
 )
-from ggml_cpu.private import ELEMENTS, Values, trace, untraced
-from ggml_cpu.ranges import Range, range_of
+from ggml_cpu.private import ELEMENTS, Values, shared_values, trace
+from ggml_cpu.ranges import Range, tensor_range
 from ggml_cpu.step import Step
 from ggml_py.backend.host_memory import aligned_bytes, give_back
 from ggml_py.plan.arena import Arena, PackedArena
@@ -87,7 +87,7 @@ class HeldPlaces:
 
 
 @dataclass(slots=True)
-class Placed:
+class StepPlacement:
     """Decisions about a step: the place of its value, if that is an inner one, of its shared
     scratch, and of the threads' own where that is apart; bytes of this for each; whether what is
     shared has to be prepared."""
@@ -111,7 +111,7 @@ class StepLayout:
 
     def __init__(self, steps: Sequence[Step], n_threads: int, often: bool = True) -> None:
         self.steps, self.n_threads, self.often = steps, n_threads, often
-        values = trace(steps, n_threads) if often else untraced(steps)
+        values = trace(steps, n_threads) if often else shared_values(steps)
         common, own = Arena(ALIGN) if often else PackedArena(ALIGN), Arena(ALIGN)
         self.placed = _places(steps, values, n_threads, common, own, often)
         self.local_bytes = local = max((p.local_bytes for p in self.placed), default=0)
@@ -162,7 +162,7 @@ class StepLayout:
         """Return the range of a step's shared scratch; that of thread 0 if it is private."""
         place, given = self.placed[i].scratch, self.steps[i].scratch
         if place is None:
-            return None if given is None else range_of(given)
+            return None if given is None else tensor_range(given)
         return self._start(place), self._start(place) + place.nbytes
 
     def _start(self, place: ScratchPlace) -> int:
@@ -186,15 +186,19 @@ class StepLayout:
         alone = placed.own or self._in_private(self.scratch[i])
         for k in step.kernel.prepare if placed.prepare else ():
             anything = k.reads is None
-            reads = self._some(i, range(1, len(step.operands)) if k.reads is None else k.reads)
-            writes = self._some(i, (0,)) if anything else []
+            reads = self._select_ranges(
+                i, range(1, len(step.operands)) if k.reads is None else k.reads
+            )
+            writes = self._select_ranges(i, (0,)) if anything else []
             entries.append(StepEntry(k, i, alone, reads, [*writes, *scratch]))
-        reads = self._some(i, (k for k in range(1, len(step.operands)) if k not in step.ready))
-        writes = self._some(i, (0, *step.writes))
+        reads = self._select_ranges(
+            i, (k for k in range(1, len(step.operands)) if k not in step.ready)
+        )
+        writes = self._select_ranges(i, (0, *step.writes))
         (reads if is_shared(step) else writes).extend(scratch)
         return [*entries, StepEntry(step.kernel, i, placed.own, reads, writes)]
 
-    def _some(self, i: int, operands: Iterable[int]) -> list[Range]:
+    def _select_ranges(self, i: int, operands: Iterable[int]) -> list[Range]:
         ranges = self.ranges[i]
         return [r for k in operands if k < len(ranges) and (r := ranges[k]) is not None]
 
@@ -229,11 +233,11 @@ def _places(
     common: Arena | PackedArena,
     own: Arena,
     often: bool,
-) -> list[Placed]:
+) -> list[StepPlacement]:
     """Return scratch and private values of all steps, as offsets. If not run often, all threads
     wait after each kernel, so scratch is free as soon as no step reads it any more, and that of the
     threads may be anywhere. A step that each thread runs by itself may need more of that."""
-    keys = [prepared_by(step, values.makers[i]) or i for i, step in enumerate(steps)]
+    keys = [preparation_key(step, values.makers[i]) or i for i, step in enumerate(steps)]
     last_user = {key: i for i, key in enumerate(keys)}
     prepared = {
         False: HeldPlaces(common, False, PREPARED),
@@ -246,7 +250,7 @@ def _places(
     found = []
     for i, step in enumerate(steps):
         nbytes, local = step.kernel.scratch(step.node, 1 if values.own[i] else n_threads)
-        placed = Placed(values.own[i], -(-local // ALIGN) * ALIGN)
+        placed = StepPlacement(values.own[i], -(-local // ALIGN) * ALIGN)
         found.append(placed)
         alone = placed.own or (often and n_threads > 1 and prepares_little(step))
         if step.scratch is not None:
@@ -298,7 +302,7 @@ def is_shared(step: Step) -> bool:
     return bool(kernels) and all(k.reads for k in kernels)
 
 
-def prepared_by(step: Step, makers: Sequence[int]) -> tuple[object, ...]:
+def preparation_key(step: Step, makers: Sequence[int]) -> tuple[object, ...]:
     """Return a key of a step's prepared operands; () if they cannot be shared.
 
     makers: of the operands, for one may be written over.

@@ -39,11 +39,11 @@ def mask_logits(p, ith, nth):
 
 
 @cache
-def _loaded() -> Callable[[int, int, int], None]:
+def _load_kernel() -> Callable[[int, int, int], None]:
     return _CALL(load_kernels([mask_logits], None, False)[mask_logits.name])
 
 
-class _Own(threading.local):
+class _ThreadBlock(threading.local):
     """A thread's parameter block."""
 
     def __init__(self) -> None:
@@ -55,8 +55,8 @@ class LogitsMask:
     """Several threads may call it at the same time."""
 
     def __init__(self) -> None:
-        self._call = _loaded()
-        self._own = _Own()
+        self._call = _load_kernel()
+        self._own = _ThreadBlock()
 
     def __call__(self, logits: F32, bits: bytes) -> F32:
         """Return a copy of logits [n] with -inf where no bit is set."""

@@ -68,7 +68,7 @@ class LoadedKernels:
 
     def _add(self, objects: dict[Kernel, bytes]) -> list[Kernel]:
         """Load object code; the kernels that are not in theirs."""
-        addresses = self._placed({symbol_of(k.name): code for k, code in objects.items()})
+        addresses = self._place({symbol_of(k.name): code for k, code in objects.items()})
         wrong = []
         for kernel in objects:
             address = addresses.get(symbol_of(kernel.name))
@@ -78,7 +78,7 @@ class LoadedKernels:
                 wrong.append(kernel)
         return wrong
 
-    def _placed(self, codes: dict[str, bytes]) -> dict[str, int]:
+    def _place(self, codes: dict[str, bytes]) -> dict[str, int]:
         """Return addresses of symbols, loading with LLVM the code that needs it."""
         addresses: dict[str, int] = {}
         if elf.is_possible() and (placed := elf.place(codes, externals())):

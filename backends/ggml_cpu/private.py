@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ggml_cpu.ranges import Range, RangePieces, range_of
+from ggml_cpu.ranges import Range, RangePieces, tensor_range
 from ggml_cpu.step import Step, address
 from ggml_py.ops.traffic import count_bytes, flops
 from ggml_py.opspec import OPS
@@ -47,7 +47,7 @@ class Values:
     own: list[bool]
 
 
-def untraced(steps: Sequence[Step]) -> Values:
+def shared_values(steps: Sequence[Step]) -> Values:
     """Return values of steps, any of which others may read; makers are the last that wrote into the
     same tensor, and of ranges there are only the starts."""
     ranges = [[None if t is None else (address(t),) * 2 for t in s.operands] for s in steps]
@@ -64,7 +64,7 @@ def trace(steps: Sequence[Step], n_threads: int) -> Values:
     """Return the values of steps; one is an inner value where its readers read nothing else with it
     and it is overwritten as a whole before the program ends, so that nothing can read it later."""
     inner = [n_threads > 1 and makes_all(s.operands[0]) for s in steps]
-    ranges = [[None if t is None else range_of(t) for t in s.operands] for s in steps]
+    ranges = [[None if t is None else tensor_range(t) for t in s.operands] for s in steps]
     written = [[r[i] for i in (0, *s.writes)] for s, r in zip(steps, ranges, strict=True)]
     pieces = RangePieces([r for some in written for r in some if r is not None])
     maker = [-1] * len(pieces)

@@ -19,7 +19,7 @@ from ggml_cpu.kernel import Kernel
 from ggml_cpu.layout import StepEntry, StepLayout
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import WORDS
-from ggml_cpu.recorded import Recorded
+from ggml_cpu.recorded import RecordedTimes
 from ggml_cpu.step import Step
 from ggml_py.backend import CompileOptions
 from ggml_py.backend.indices import out_of_range
@@ -108,7 +108,7 @@ class CPUProgram:
         (bounds/)."""
         self._begin()
         if self.executor.times is not None:
-            self.executor.times.append(self._timed())
+            self.executor.times.append(self._run_timed())
         else:
             for start, count in self._slices:
                 raise_noted()
@@ -136,39 +136,39 @@ class CPUProgram:
         if self._faults[FOUND]:
             self._raise_fault()
         if self._bounds is not None and (row := self._bounds.row()) is not None:
-            raise self._bounds.error(self._step_of(row).node, self._addresses)
+            raise self._bounds.error(self._find_step(row).node, self._addresses)
         self._layout.rest()
 
     def _raise_fault(self) -> None:
         block, index, n = (int(self._faults[i]) for i in (BLOCK, INDEX, LIMIT))
         blocks = self._layout.blocks
-        step = self._step_of((block - int(blocks.ctypes.data)) // blocks.strides[0])
+        step = self._find_step((block - int(blocks.ctypes.data)) // blocks.strides[0])
         raise out_of_range(step.node, index, n, step.operands)
 
-    def _step_of(self, row: int) -> Step:
+    def _find_step(self, row: int) -> Step:
         """Return the step that a block is for."""
         rows = self._layout.rows
         return next(s for s, of_step in zip(self.steps, rows, strict=True) if row in of_step)
 
-    def _timed(self) -> Recorded:
+    def _run_timed(self) -> RecordedTimes:
         """Run once; when each thread was at which step."""
         n = len(self._entries)
         ns = np.zeros((self.executor.n_threads, n + 1, 2), np.int64)
         if not n:
-            return Recorded(ns, self.labels, 0)
+            return RecordedTimes(ns, self.labels, 0)
         shift = perf_counter_ns() - time_ns()
         self.executor.run(int(self._entries.ctypes.data), n, profile=ns)
-        return Recorded(ns, self.labels, shift)
+        return RecordedTimes(ns, self.labels, shift)
 
 
-def kernels_of(steps: Sequence[Step]) -> list[Kernel]:
+def list_kernels(steps: Sequence[Step]) -> list[Kernel]:
     """Return each kernel of the steps once."""
     return list({k.name: k for s in steps for k in (*s.kernel.prepare, s.kernel)}.values())
 
 
 def load(steps: Sequence[Step], options: CompileOptions) -> dict[str, int]:
     """Load the steps' kernels and return their addresses, by name."""
-    return load_kernels(kernels_of(steps), options.progress)
+    return load_kernels(list_kernels(steps), options.progress)
 
 
 def _bounds(layout: StepLayout, faults: npt.NDArray[np.int64]) -> AllowedExtents:

@@ -11,7 +11,7 @@ from ggml_py.tensor import Tensor
 Range = tuple[int, int]
 
 
-def range_of(t: Tensor) -> Range:
+def tensor_range(t: Tensor) -> Range:
     """Return the range of the tensor's bytes, with the gaps between them."""
     start = address(t)
     return start, start + t.nbytes

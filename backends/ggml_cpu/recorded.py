@@ -13,7 +13,7 @@ from ggml_py.tensor import Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedTimes:
     """Times of a run: ns of each step as Executor.run gives them, the labels (node, kernel), and
     the shift to times of `perf_counter_ns`.
 

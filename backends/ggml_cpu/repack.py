@@ -52,7 +52,7 @@ def can_repack(weight: Tensor, uses: Sequence[str]) -> bool:
     )
 
 
-def kernels_for(types: Iterable[str]) -> list[Kernel]:
+def repack_kernels(types: Iterable[str]) -> list[Kernel]:
     """Return the kernels that repack weights of these types."""
     return [REPACK[name] for name in dict.fromkeys(types) if name in REPACK]
 
@@ -67,15 +67,15 @@ def repacked_sizes(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> list[int]
     return [repacked_size(w) for w, uses in weights if can_repack(w, uses)]
 
 
-def load_for(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
+def load_repack_kernels(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
     """Load the kernels that repack these weights; their products are compiled next."""
     repacked = [(w.type.name, uses) for w, uses in weights if can_repack(w, uses)]
-    kernels = kernels_for(name for name, _ in repacked)
+    kernels = repack_kernels(name for name, _ in repacked)
     if kernels:
-        load_kernels(kernels, None, False, partial(_products_of, repacked))
+        load_kernels(kernels, None, False, partial(_product_kernels, repacked))
 
 
-def _products_of(repacked: Iterable[tuple[str, Sequence[str]]]) -> list[Kernel]:
+def _product_kernels(repacked: Iterable[tuple[str, Sequence[str]]]) -> list[Kernel]:
     """Return kernels for products of repacked weights, which take longest to compile."""
     from ggml_cpu.kernels.matrix import mul_mat, mul_mat_id  # noqa: F401  (fill KERNELS)
     from ggml_cpu.kernels.matrix._ways import KERNELS, PANELS

@@ -32,14 +32,14 @@ class KernelShares:
     def ask(self, kernels: Iterable[Kernel]) -> None:
         """Add kernels that a caller waits for."""
         with self._lock:
-            self._asked |= {kernel: reached(kernel) for kernel in kernels}
+            self._asked |= {kernel: find_reached(kernel) for kernel in kernels}
 
     def follow(self, kernels: Iterable[Kernel]) -> None:
         """Add kernels that are likely to be asked for next."""
         with self._lock:
             running = self._working.values()
             new = (k for k in kernels if k not in self._asked and k not in running)
-            self._next |= {kernel: reached(kernel) for kernel in new}
+            self._next |= {kernel: find_reached(kernel) for kernel in new}
 
     def begin(self, worker: int) -> bool:
         """Return True if this worker is to start: there is work, and it does none."""
@@ -82,7 +82,7 @@ class KernelShares:
         return sum(functions.values()) + seen.get(worker, 0) - max(seen.values(), default=0)
 
 
-def reached(kernel: Kernel) -> Reached:
+def find_reached(kernel: Kernel) -> Reached:
     """Return bytes of bytecode of the kernel's function, and of all that it calls."""
     found: Reached = {}
     seen: set[int] = set()

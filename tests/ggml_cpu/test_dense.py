@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ggml_cpu.dense import steps_for, why_not
+from ggml_cpu.dense import build_steps, why_not
 from ggml_cpu.table import table
 from ggml_py import ops
 from ggml_py.backend import CompileOptions, registry
@@ -21,7 +21,7 @@ CHOSEN = {id(c) for c in SOME}  # cases that tests/ops/test_cases.py compares
 
 
 def kernels_of(node: Tensor) -> list[str]:
-    return [step.kernel.name for step in steps_for(node)]
+    return [step.kernel.name for step in build_steps(node)]
 
 
 def test_dense_sources_cost_no_copy() -> None:
@@ -42,7 +42,7 @@ def test_reason_is_the_kernels_own() -> None:
     node = ops.add(Tensor(BY_NAME["f16"], (8, 4)), Tensor(BY_NAME["bf16"], (8, 4)))
     assert why_not(node) == table().why_not(node) != ""
     with pytest.raises(UnsupportedOp, match="needs types"):
-        steps_for(node)
+        build_steps(node)
 
 
 def test_copies_are_made_anew_in_every_run() -> None:

@@ -94,7 +94,7 @@ def test_to_be_a_routine_is_part_of_the_content() -> None:
 
         return same
 
-    assert Fingerprints().of(declared(fn)) != Fingerprints().of(declared(routine))
+    assert Fingerprints().fingerprint(declared(fn)) != Fingerprints().fingerprint(declared(routine))
 
 
 OTHERS = """

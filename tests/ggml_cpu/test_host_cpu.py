@@ -27,18 +27,18 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixtur
     monkeypatch.setenv("LLAMA_PY_CACHE", str(tmp_path))
     monkeypatch.setattr(host, "CPUINFO", tmp_path / "cpuinfo")
     monkeypatch.setattr(elf, "is_possible", lambda: True)
-    monkeypatch.setattr(host_cpu, "_asked", lambda: SOME)
+    monkeypatch.setattr(host_cpu, "_query", lambda: SOME)
     monkeypatch.setattr(host_cpu, "host_cpu", host_cpu.host_cpu.__wrapped__)
-    host_cpu._kept.cache_clear()
-    request.addfinalizer(host_cpu._kept.cache_clear)
+    host_cpu._read_cached.cache_clear()
+    request.addfinalizer(host_cpu._read_cached.cache_clear)
     (tmp_path / "cpuinfo").write_text(CPU.format(0, 2, 4000, "avx"))
     return tmp_path / "host"
 
 
 def found() -> host_cpu.HostCPU | None:
     """As another process finds it."""
-    host_cpu._kept.cache_clear()
-    return host_cpu._kept()
+    host_cpu._read_cached.cache_clear()
+    return host_cpu._read_cached()
 
 
 def test_kept(root: Path) -> None:

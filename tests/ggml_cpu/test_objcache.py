@@ -345,14 +345,14 @@ def test_fingerprints_of_several_threads():
 
     fingerprints = Fingerprints()
     with ThreadPoolExecutor(2) as pool:
-        one = pool.submit(fingerprints.of, function)
+        one = pool.submit(fingerprints.fingerprint, function)
         assert halts.reached.wait(SECONDS)
         lock = fingerprints._lock = NotedLock(fingerprints._lock)
-        other = pool.submit(fingerprints.of, function)
+        other = pool.submit(fingerprints.fingerprint, function)
         other.add_done_callback(lambda _: lock.come.set())  # it does not wait
         assert lock.come.wait(SECONDS)
         halts.go_on.set()
-        assert one.result() == other.result() == Fingerprints().of(function)
+        assert one.result() == other.result() == Fingerprints().fingerprint(function)
 
 
 ROUNDS = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_cpu.kernel import REGISTRY
-from ggml_cpu.shares import KernelShares, reached
+from ggml_cpu.shares import KernelShares, find_reached
 from ggml_cpu.table import every_kernel
 from tests.ggml_cpu.fake_kernels import fake
 
@@ -22,7 +22,7 @@ def test_each_worker_keeps_to_what_it_has_typed() -> None:
         kernel = shares.take(i % 2)
         assert kernel is not None
         taken[i % 2].append(kernel.first)
-        sizes.append(sum(reached(kernel).values()))
+        sizes.append(sum(find_reached(kernel).values()))
     assert shares.take(0) is None
     assert sorted(map(set, taken), key=min) == [{name} for name in types]
     assert all(sizes[i] >= sizes[i + 2] for i in range(len(sizes) - 2))

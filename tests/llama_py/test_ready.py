@@ -84,7 +84,7 @@ def cold(monkeypatch: pytest.MonkeyPatch) -> Cold:
     monkeypatch.setattr(STORE, "read", cold.read)
     monkeypatch.setattr(STORE, "has", cold.has)
     masked.mask.cache_clear()
-    logits._loaded.cache_clear()
+    logits._load_kernel.cache_clear()
     monkeypatch.setattr(objcache, "compile_kernels", cold.compile)
     return cold
 

@@ -5,7 +5,7 @@ takes units as that does).
 
 from __future__ import annotations
 
-from ggml_cpu.dense import steps_for
+from ggml_cpu.dense import build_steps
 from ggml_cpu.fusion import fuse
 from ggml_cpu.kernels.attention import flash_integers, flash_registers, flash_tiles
 from ggml_cpu.step import Step
@@ -23,7 +23,7 @@ def in_units(m: Match) -> str:
 
 
 def attention(m: Match) -> list[Step]:
-    return steps_for(m["y"])
+    return build_steps(m["y"])
 
 
 for _pattern in ATTENTION:

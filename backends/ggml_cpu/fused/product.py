@@ -3,7 +3,7 @@ written: it may lie over them where nobody needs them later."""
 
 from __future__ import annotations
 
-from ggml_cpu.dense import steps_for
+from ggml_cpu.dense import build_steps
 from ggml_cpu.fusion import fuse
 from ggml_cpu.step import Step
 from ggml_cpu.table import table
@@ -28,4 +28,4 @@ for _op, _sources in PRODUCTS.items():
 
     @fuse(Pattern(f"y = {_op}({_sources})"), first=is_prepared, spent=lambda m: (m["x"],))
     def product(m: Match) -> list[Step]:
-        return steps_for(m["y"])
+        return build_steps(m["y"])

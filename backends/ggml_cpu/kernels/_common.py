@@ -211,7 +211,7 @@ def types_are(*names: str | tuple[str, ...]) -> Callable[[Tensor], str]:
     src1, ...)."""
     allowed = [(name,) if isinstance(name, str) else name for name in names]
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         found = [node.type.name, *(s.type.name for s in node.src if s is not None)]
         pairs = zip(found, allowed, strict=False)
         if len(found) < len(allowed) or any(name not in some for name, some in pairs):
@@ -219,7 +219,7 @@ def types_are(*names: str | tuple[str, ...]) -> Callable[[Tensor], str]:
             return f"needs types {wanted}; got {', '.join(found)}"
         return ""
 
-    return when
+    return check
 
 
 def dense_rows(node: Tensor) -> str:
@@ -234,7 +234,7 @@ def dense_rows(node: Tensor) -> str:
 def both(*conditions: Callable[[Tensor], str]) -> Callable[[Tensor], str]:
     """Accept what every condition accepts; else the first reason."""
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         return next((why for c in conditions if (why := c(node))), "")
 
-    return when
+    return check

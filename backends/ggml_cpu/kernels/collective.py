@@ -22,10 +22,10 @@ def is_added(p, k):
 
 
 def _of_type(name: str) -> Callable[[Tensor], str]:
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         return "" if node.type.name == name else f"needs {name} parts"
 
-    return when
+    return check
 
 
 @fn

@@ -188,12 +188,12 @@ def _flash(name: str, accepts: Accepts, keys: Rows, values: Rows) -> None:
             if n > 0:
                 run_tile(p, pair, heads, key, n, rows, local, careful)
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         return refusal(node, name, accepts) or _why_not(node, keys, values)
 
     @kernel(
         "FLASH_ATTN_EXT",
-        when=when,
+        when=check,
         scratch=scratch,
         prepare=(flash_start,),
         extra=extra,

@@ -274,7 +274,7 @@ def _unit(source: Source) -> Function:
 def _flash(source: Source) -> None:
     take_units = taking_units(_unit(source))
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         dv = node.source(2).ne[0]
         if dv % ROWS:
             return f"needs rows of {ROWS} values or a multiple; got {dv}"
@@ -282,7 +282,7 @@ def _flash(source: Source) -> None:
 
     @kernel(
         "FLASH_ATTN_EXT",
-        when=when,
+        when=check,
         scratch=scratch,
         prepare=(flash_start,),
         extra=extra,

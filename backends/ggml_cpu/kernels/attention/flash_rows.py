@@ -234,7 +234,7 @@ def _flash(
                     at, pair = pairs + i * size, first + i
                     run_tile(p, pair, key, n, after, next_key, rows, at, scores, spare, careful)
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         q, k = node.sources(2)
         rows = q.ne[1] * q.ne[2] // k.ne[2]
         if rows > most:
@@ -243,7 +243,7 @@ def _flash(
 
     @kernel(
         "FLASH_ATTN_EXT",
-        when=when,
+        when=check,
         scratch=scratch,
         prepare=(flash_start,),
         extra=extra,

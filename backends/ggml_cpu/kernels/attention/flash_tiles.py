@@ -329,12 +329,12 @@ def unit_of(source: Source) -> Function:
 def _flash(source: Source) -> None:
     take_units = taking_units(unit_of(source))
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         return refusal(node, source.name, source.accepts)
 
     @kernel(
         "FLASH_ATTN_EXT",
-        when=when,
+        when=check,
         scratch=scratch,
         prepare=(flash_start,),
         extra=extra,

@@ -55,7 +55,7 @@ def rows_dense(node: Tensor) -> str:
 def _indexer(source: Source) -> None:
     make_panel = source.panel
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         kind = node.source(1).type.name
         if not source.accepts(kind, kind):
             return f"needs {source.name} keys; got {kind}"
@@ -63,7 +63,7 @@ def _indexer(source: Source) -> None:
 
     @kernel(
         "LIGHTNING_INDEXER",
-        when=when,
+        when=check,
         scratch=scratch,
         extra=kind_of,
         name=f"indexer_{source.name}",

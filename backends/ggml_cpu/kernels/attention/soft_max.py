@@ -94,14 +94,14 @@ def _soft_max(element: Element) -> None:
 def mask_is(name: str) -> Callable[[Tensor], str]:
     """Accept f32 scores with a mask of that type; one without a mask goes to f32."""
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         mask = node.optional(1)
         found = "f32" if mask is None else mask.type.name
         if found == name and node.type.name == "f32":
             return ""
         return f"needs f32 scores and a mask of type {name}; got {node}, mask {found}"
 
-    return when
+    return check
 
 
 for _e in (F32, F16):

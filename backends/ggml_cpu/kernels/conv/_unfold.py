@@ -100,10 +100,10 @@ def volume_image(p, channels, ow, oh, od):
 def types_beside_kernel(result: str, image: str) -> Callable[[Tensor], str]:
     """Accept these types; the kernel's elements are not read, so its type does not matter."""
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         found = (node.type.name, node.source(1).type.name)
         if found == (result, image):
             return ""
         return f"needs {image} -> {result}; got {found[1]} -> {found[0]}"
 
-    return when
+    return check

@@ -38,11 +38,11 @@ def float_image(node: Tensor) -> str:
 
 
 def typed(element: Element) -> Callable[[Tensor], str]:
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         t = node.source(0).type
         return "" if t.name == element.name else f"needs a kernel of {element.name}; got {t}"
 
-    return when
+    return check
 
 
 @fn

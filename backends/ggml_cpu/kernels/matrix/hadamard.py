@@ -42,11 +42,11 @@ def butterflies(row, n):
 def _hadamard(element: Element) -> None:
     load_n, size, name = element.load_n, element.size, element.name
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         rows = node.source(1).type.name
         return is_hadamard(node) or ("" if rows == name else f"needs {name} rows")
 
-    @kernel("MUL_MAT", when=when, rank=3, name=f"hadamard_{name}")
+    @kernel("MUL_MAT", when=check, rank=3, name=f"hadamard_{name}")
     def hadamard(p, ith, nth):
         n = v.ne(p, 0, 0)
         scale = v.float32(1.0) / v.sqrtf(v.float32(n))

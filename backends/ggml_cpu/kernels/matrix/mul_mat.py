@@ -101,7 +101,7 @@ def _rows(weight: Weight, dense: bool = False) -> None:
     activations, matrix = weight.dot_activations, matrix_at(weight, in_place=True)
     prepared, column_bytes = ROWS[activations], activations.column_bytes
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         b = node.source(1)
         if why := refusal(weight, "", node):
             return why
@@ -117,7 +117,7 @@ def _rows(weight: Weight, dense: bool = False) -> None:
 
     @kernel(
         "MUL_MAT",
-        when=when,
+        when=check,
         scratch=scratch,
         prepare=() if dense else (prepared,),
         extra=source_kind,
@@ -155,7 +155,7 @@ def _panel(weight: Weight) -> None:
     steps_of, panels_of = shape.steps_of, shape.panels_of
     column_bytes = weight.activations.column_bytes
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         n = columns_each(node)
         return refusal(weight, LAYOUT, node) or ("" if n == 1 else f"needs one column; got {n}")
 
@@ -165,7 +165,7 @@ def _panel(weight: Weight) -> None:
 
     @kernel(
         "MUL_MAT",
-        when=when,
+        when=check,
         scratch=scratch,
         prepare=(prepared,),
         extra=source_kind,
@@ -246,7 +246,7 @@ def _tiles(way: Way) -> Kernel:
     weight = way.weight
     column_bytes = weight.activations.column_bytes
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         return refusal(weight, way.layout, node) or way.why_not(columns_each(node))
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
@@ -257,7 +257,7 @@ def _tiles(way: Way) -> Kernel:
 
     @kernel(
         "MUL_MAT",
-        when=when,
+        when=check,
         scratch=scratch,
         prepare=(TILES[weight.activations],),
         extra=source_kind,

@@ -48,7 +48,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
     activations = weight.dot_activations if in_place else weight.activations
     steps_of, column_bytes = shape.steps_of, activations.column_bytes
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         n = node.source(1).ne[2]
         if why := refusal(weight, layout, node):
             return why
@@ -60,7 +60,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
 
     @kernel(
         "MUL_MAT_ID",
-        when=when,
+        when=check,
         scratch=scratch,
         prepare=(ROWS[activations],),
         extra=source_kind,
@@ -176,7 +176,7 @@ def _grouped(way: Way) -> Kernel:
     """Experts times the columns of the tokens that chose them."""
     weight = way.weight
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         return refusal(weight, way.layout, node) or way.why_not(columns_each(node))
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
@@ -185,7 +185,7 @@ def _grouped(way: Way) -> Kernel:
 
     @kernel(
         "MUL_MAT_ID",
-        when=when,
+        when=check,
         scratch=scratch,
         prepare=(EXPERTS[weight.activations],),
         extra=source_kind,

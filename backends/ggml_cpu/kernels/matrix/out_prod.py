@@ -24,7 +24,7 @@ def axpy(d, w, x, n):
 
 
 def _out_prod(type_name: str, dequantize: Function) -> None:
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         a, b = node.sources(2)
         if (a.type.name, b.type.name) != (type_name, "f32"):
             return f"needs {type_name} and f32; got {a.type} and {b.type}"
@@ -32,7 +32,7 @@ def _out_prod(type_name: str, dequantize: Function) -> None:
             return f"needs dense rows of {type_name}; got {a} with strides {a.nb} {a.layout}"
         return ""
 
-    @kernel("OUT_PROD", when=when, scratch=source_row, name=f"out_prod_{type_name}")
+    @kernel("OUT_PROD", when=check, scratch=source_row, name=f"out_prod_{type_name}")
     def out_prod(p, ith, nth):
         """Each thread has some rows of every matrix; rows of src0 are added to them in turn."""
         n, m, b2 = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2)

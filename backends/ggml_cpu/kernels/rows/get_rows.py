@@ -84,10 +84,10 @@ def _refusal(weight: Weight | Format, layout: str, node: Tensor) -> str:
 def _in_place(weight: Format) -> None:
     dequantize = weight.dequantize
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         return _refusal(weight, "", node)
 
-    @kernel("GET_ROWS", when=when, name=f"get_rows_{weight.type.name}")
+    @kernel("GET_ROWS", when=check, name=f"get_rows_{weight.type.name}")
     def get_rows(p, ith, nth):
         start, stop = v.split(n_rows(p, 0), ith, nth)
         for r in range(start, stop):
@@ -102,13 +102,13 @@ def _repacked(weight: Weight) -> None:
     panel_of, steps_of = weight.panel, shape_of(weight).steps_of
     matrix = matrix_at(weight, in_place=False)
 
-    def when(node: Tensor) -> str:
+    def check(node: Tensor) -> str:
         return _refusal(weight, LAYOUT, node)
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         return 0, weight.type.row_size(node.source(0).ne[0])
 
-    @kernel("GET_ROWS", when=when, scratch=scratch, name=f"get_rows_{weight.type.name}_panel")
+    @kernel("GET_ROWS", when=check, scratch=scratch, name=f"get_rows_{weight.type.name}_panel")
     def get_rows_panel(p, ith, nth):
         n, n1, n2 = v.ne(p, 1, 0), v.ne(p, 0, 1), v.ne(p, 0, 2)
         buffer = v.local(p, ith)
