@@ -125,9 +125,9 @@ class PendingReplies:
     def _ask_more(self) -> None:
         """Submit the next requests after one has ended."""
         if self._todo and (self._asking is None or self._asking.done()):
-            self._asking = asyncio.ensure_future(self._submit())
+            self._asking = asyncio.ensure_future(self._submit_in_thread())
 
-    async def _submit(self) -> None:
+    async def _submit_in_thread(self) -> None:
         """Submit requests in a thread; an error becomes an event of a reply."""
         try:
             n = -1
