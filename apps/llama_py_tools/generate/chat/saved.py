@@ -119,7 +119,7 @@ def _value(name: str, value: Any) -> Any:
         return dict(_pairs(name, value))
     if isinstance(usual, tuple) or isinstance(value, list):
         if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
-            raise ModelError(f"{name} must be a list of strings, got {_short(value)}")
+            raise ModelError(f"{name} must be a list of strings, got {_shorten(value)}")
         return tuple(value)
     option = known[1]
     if option.check is not None and not option.check.holds(value):
@@ -136,7 +136,7 @@ def _pairs(name: str, value: Any) -> list[tuple[int | str, float]]:
         for p in value
     )
     if not good:
-        got = _short(value)
+        got = _shorten(value)
         raise ModelError(f"{name} must be a list of pairs, such as [[15043, 1.0]], got {got}")
     return [(key, -math.inf if bias <= -1e30 else bias) for key, bias in value]
 
