@@ -346,7 +346,7 @@ class Scheduler:
         steps: list[Work] = [*_computed_nodes([node])]
         program: Program = device.compile(steps, self.options)
         if self.check is not None and steps:
-            program = self.check.checked(program, node, device.name)
+            program = self.check.wrap_program(program, node, device.name)
         return Split(device, [node], [], steps, program, [node])
 
     @cached_property

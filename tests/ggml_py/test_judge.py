@@ -22,7 +22,7 @@ def test_errors_of_values() -> None:
     assert error(e, e) is NONE
     found = error(e, [[1, 2.5, -2, np.inf]])
     assert (found.nmse, found.largest, found.at) == (0.25 / 9, 0.5, (1, 0, 0, 0))
-    assert found.worst == "at [1, 0, 0, 0]: expected 2, got 2.5"
+    assert found.worst_element == "at [1, 0, 0, 0]: expected 2, got 2.5"
     assert found.problem == "NMSE 2.78e-02, the bound is 1e-06"
     for odd in (np.nan, np.inf):
         found = error(e, [[1, odd, -2, np.inf]])
