@@ -90,7 +90,7 @@ class Checker:
         if error.problem:
             raise CheckFailed(
                 f"{node.name}: {describe(node)}: {by} differs from {self.device.name}:"
-                f" {error.problem}; worst {error.worst}"
+                f" {error.problem}; worst {error.worst_element}"
             )
 
     def references(self, node: Tensor, twin: Tensor) -> Iterator[tuple[Values, Bound]]:
