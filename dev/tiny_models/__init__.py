@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ggml_py.errors import UnknownArchitecture
-from llama_py.models import spelled
+from llama_py.models import architecture_name
 
 
 class Wide(int):
@@ -102,7 +102,9 @@ ALTERNATIVES = (
 def every() -> Mapping[tuple[str, str], Tiny]:
     """Return all models by (architecture, variant), sorted by architecture."""
     names = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
-    found = {(spelled(n), variant): one for n in names for variant, one in _variants(n).items()}
+    found = {
+        (architecture_name(n), variant): one for n in names for variant, one in _variants(n).items()
+    }
     return MappingProxyType(found)
 
 

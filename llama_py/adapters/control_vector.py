@@ -101,7 +101,7 @@ class PlacedDirections:
     def __repr__(self) -> str:
         return f"<control vector {self._crc:08x}>"
 
-    def apply_to(self, cur: Tensor, il: int) -> Tensor:
+    def add_direction(self, cur: Tensor, il: int) -> Tensor:
         """Add the direction of layer il, if any, to cur [n_embd, n_tokens]."""
         direction = self._tensors.get(il)
         return cur if direction is None else add(cur, direction)

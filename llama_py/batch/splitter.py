@@ -233,7 +233,7 @@ def splitter_of(
             "rows of h_nextn"
         )
     width = hp.n_embd_inp_enc if reads else hp.n_embd_inp
-    n_embd = width if batch.tokens is None else hp.n_embd_beside
+    n_embd = width if batch.tokens is None else hp.n_embd_hidden
     splitter = BatchSplitter(
         batch,
         n_vocab=hp.n_vocab,

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ggml_py._moved import former_names
 from ggml_py.ops import (
     add,
     concat,
@@ -32,7 +35,7 @@ def stream(x: Tensor, i: int) -> Tensor:
     return view(x, x.ne[:2], offset=i * x.ne[0] * x.ne[1])
 
 
-def others(x: Tensor) -> Tensor:
+def drop_first_stream(x: Tensor) -> Tensor:
     """Return all streams of x but the first, which layers compute, as a view."""
     return view(x, (*x.ne[:2], x.ne[2] - 1), offset=x.ne[0] * x.ne[1])
 
@@ -61,7 +64,7 @@ class AltUpEnds:
         """Average the first stream and the rescaled projections of the others into [n_embd,
         n_tokens]."""
         target = _magnitude(stream(x, 0))
-        back = g.mm(self.unembd_proj, others(x))
+        back = g.mm(self.unembd_proj, drop_first_stream(x))
         back = div(mul(back, target), _magnitude(back))
         g.cb(back, "altup_unembd")
         cur = stream(x, 0)
@@ -103,3 +106,7 @@ class AltUp:
         """Compute the router's modalities: [n_embd, n_tokens] -> [n, n_tokens]."""
         x = scale(self.router_norm(g, x, il=il), 1.0 / self.n_embd)
         return g.cb(tanh(g.mm(self.router, x)), "modalities", il)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, others="drop_first_stream")

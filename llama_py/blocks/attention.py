@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from ggml_py._moved import Former, adopt
 from ggml_py.errors import HParamsError
 from ggml_py.ops import add, clamp, concat, cont, reshape, scale, view_4d
 from ggml_py.tensor import Tensor
@@ -87,7 +88,7 @@ class Projections:
         """Project cur [n_embd, n_tokens] to heads named Qcur, Kcur and Vcur."""
         names = ("Qcur", "Kcur", "Vcur")
         if self.joint is not None:
-            qkv, offset, parts = _clamped(g, self._joint(g, cur, il), "wqkv", il), 0, []
+            qkv, offset, parts = _clamp(g, self._joint(g, cur, il), "wqkv", il), 0, []
             for d, n_head in self.heads:
                 parts.append(heads(qkv, d, n_head, g.n_tokens, offset=offset))
                 offset += d * n_head
@@ -96,9 +97,9 @@ class Projections:
                 reshape(self._part(g, w, cur, name, il), d, n_head, g.n_tokens)
                 for w, name, (d, n_head) in zip(self.parts, names, self.heads, strict=True)
             ]
-        return self.named(g, QKV(*parts), il)
+        return self.name_heads(g, QKV(*parts), il)
 
-    def named(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+    def name_heads(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
         """Name the heads Qcur, Kcur and Vcur, and return them."""
         for t, name in zip(qkv, ("Qcur", "Kcur", "Vcur"), strict=True):
             g.cb(t, name, il)
@@ -118,16 +119,18 @@ class Projections:
 
     def _joint(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         assert self.joint is not None
-        qkv, bias = g.cb(self.joint.scaled(g, cur), "wqkv", il), self.joint.bias
+        qkv, bias = g.cb(self.joint.matmul(g, cur), "wqkv", il), self.joint.bias
         old = [b for b in self.old_biases if b is not None]
         if bias is None and len(old) == 3:
             bias = concat(concat(old[0], old[1], 0), old[2], 0)
         return qkv if bias is None else g.cb(add(qkv, bias), "wqkv_b", il)
 
     def _part(self, g: GraphBuilder, w: Linear, cur: Tensor, name: str, il: int) -> Tensor:
-        part = g.cb(w.scaled(g, cur), name, il)
+        part = g.cb(w.matmul(g, cur), name, il)
         part = part if w.bias is None else g.cb(add(part, w.bias), name, il)
-        return _clamped(g, part, name, il)
+        return _clamp(g, part, name, il)
+
+    named = Former("name_heads")
 
 
 class RowProjections(Projections):
@@ -140,7 +143,7 @@ class RowProjections(Projections):
         return QKV(*(reshape(t, *n, g.n_tokens) for t, n in zip(rows, self.heads, strict=True)))
 
 
-def _clamped(g: GraphBuilder, x: Tensor, name: str, il: int) -> Tensor:
+def _clamp(g: GraphBuilder, x: Tensor, name: str, il: int) -> Tensor:
     """Clamp x to the model's `clamp_kqv`, if it is set."""
     most = g.hp.clamp_kqv
     return g.cb(clamp(x, -most, most), f"{name}_clamped", il) if most else x
@@ -158,7 +161,7 @@ def attend(g: GraphBuilder, qkv: QKV, il: int, how: Scores, mask: Tensor | None 
     g.expand(inp.mctx.cpy_k(qkv.k, inp.k_idxs, il))
     assert inp.v_idxs is not None
     g.expand(inp.mctx.cpy_v(qkv.v, inp.v_idxs, il))
-    return _seen(g, qkv.q, il, how, mask)
+    return _attend_layer(g, qkv.q, il, how, mask)
 
 
 def attend_again(g: GraphBuilder, q: Tensor, il: int, how: Scores) -> Tensor:
@@ -166,10 +169,12 @@ def attend_again(g: GraphBuilder, q: Tensor, il: int, how: Scores) -> Tensor:
     rot = g.inp_attn(il).k_rot
     q = q if rot is None else rotate(q, rot)
     g.expand(q)
-    return _seen(g, q, il, how)
+    return _attend_layer(g, q, il, how)
 
 
-def _seen(g: GraphBuilder, q: Tensor, il: int, how: Scores, mask: Tensor | None = None) -> Tensor:
+def _attend_layer(
+    g: GraphBuilder, q: Tensor, il: int, how: Scores, mask: Tensor | None = None
+) -> Tensor:
     inp = g.inp_attn(il)
     k, v = inp.mctx.get_k(il), inp.mctx.get_v(il)
     mask = inp.kq_mask if mask is None else mask
@@ -201,7 +206,7 @@ def attend_within(g: GraphBuilder, qkv: QKV, il: int, how: Scores) -> Tensor:
 
 def expand_together(g: GraphBuilder, qkv: QKV) -> None:
     """Expand queries, keys and values in llama.cpp's order, which depends on sliding windows."""
-    for t in (qkv.q, qkv.k, qkv.v) if g.hp.windowed else (qkv.q, qkv.v, qkv.k):
+    for t in (qkv.q, qkv.k, qkv.v) if g.hp.has_windows else (qkv.q, qkv.v, qkv.k):
         g.expand(t)
 
 
@@ -263,14 +268,14 @@ class Attention:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Project, norm, rotate and attend: [n_embd, n_tokens] -> same shape."""
-        return self.attended(g, self.normed(g, self.project(g, cur, il), il), il)
+        return self.attend_and_project(g, self.normalize_heads(g, self.project(g, cur, il), il), il)
 
-    def attended(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
+    def attend_and_project(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
         """Attend with given heads and project the result to [n_embd, n_tokens]."""
-        cur = self.output(g, self.seen(g, qkv, il))
+        cur = self.output(g, self.attend(g, qkv, il))
         return g.cb(cur, self.name, il) if self.name else cur
 
-    def seen(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
+    def attend(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
         """Apply RoPE and attend; return the joined heads [d_v * n_head, n_tokens]."""
         q, k = self.place(g, qkv, il)
         how = self.scores(g, il)
@@ -284,7 +289,7 @@ class Attention:
         """Project cur [n_embd, n_tokens] to queries, keys and values."""
         return self.qkv(g, cur, il)
 
-    def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+    def normalize_heads(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
         """Normalize each head of queries and keys [d, H, n_tokens], if the model has such norms."""
         q, k, v = qkv
         if self.q_norm is not None:
@@ -299,18 +304,26 @@ class Attention:
         q, k = (rope(g, x, il, factors) for x in (qkv.q, qkv.k))
         return g.cb(q, self.turned[0], il), g.cb(k, self.turned[1], il)
 
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        adopt(cls)
+
+    attended = Former("attend_and_project")
+    seen = Former("attend")
+    normed = Former("normalize_heads")
+
 
 class LateNormedAttention(Attention):
     """Queries and keys are normed after RoPE."""
 
     parts_keep = KVCacheSpec
 
-    def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+    def normalize_heads(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
         return qkv
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         q, k = super().place(g, qkv, il)
-        q, k, _ = super().normed(g, QKV(q, k, qkv.v), il)
+        q, k, _ = super().normalize_heads(g, QKV(q, k, qkv.v), il)
         return q, k
 
 

@@ -70,11 +70,11 @@ class BlockAttention(Attention):
         cp = g.cparams
         if not cp.flash_attn or (cp.n_seq_max > 1 and cp.kv_unified):
             return super().__call__(g, cur, il)
-        qkv = self.normed(g, self.project(g, cur, il), il)
+        qkv = self.normalize_heads(g, self.project(g, cur, il), il)
         q, k = self.place(g, qkv, il)
         g.cb(qkv.v, "Vcur", il)
         query = self._heads(g, self.index_q(g, cur), self.index_q_norm, il)
-        keys = self._stored(g, self._heads(g, self.index_k(g, cur), self.index_k_norm, il), il)
+        keys = self._store_keys(g, self._heads(g, self.index_k(g, cur), self.index_k_norm, il), il)
         return self.output(g, self._to_blocks(g, QKV(q, k, qkv.v), query, keys, il))
 
     def _heads(self, g: GraphBuilder, x: Tensor, norm: Norm, il: int) -> Tensor:
@@ -83,7 +83,7 @@ class BlockAttention(Attention):
         x = norm(g, reshape(x, d, x.ne[0] // d, g.n_tokens), il=il)
         return rope(g, x, il)
 
-    def _stored(self, g: GraphBuilder, keys: Tensor, il: int) -> Tensor:
+    def _store_keys(self, g: GraphBuilder, keys: Tensor, il: int) -> Tensor:
         """Store index keys and return the keys of all cells: [d, 1, n_kv, n_stream]."""
         inp = g.inp_index(True)
         g.expand(inp.mctx.cpy_k(keys, inp.k_idxs, il))
@@ -106,13 +106,14 @@ class BlockAttention(Attention):
         assert inp.v_idxs is not None
         g.expand(inp.mctx.cpy_v(qkv.v, inp.v_idxs, il))
         seen = QKV(qkv.q, inp.mctx.get_k(il), inp.mctx.get_v(il))
-        chosen = _Chosen(self, g, blocks, il)
+        chosen = _BlockChoice(self, g, blocks, il)
         if blocks.cell_blk is None:
-            cur = chosen.gathered(seen, query, keys)
+            cur = chosen.attend_gathered(seen, query, keys)
         else:
             mask = g.shared("mask_f32", lambda: cast(inp.kq_mask, F32))
             parts = [
-                chosen.masked(_stream(seen, query, keys, i), mask, i) for i in range(keys.ne[3])
+                chosen.attend_masked(_stream(seen, query, keys, i), mask, i)
+                for i in range(keys.ne[3])
             ]
             cur = parts[0]
             for part in parts[1:]:
@@ -146,7 +147,7 @@ def _stream(seen: QKV, query: Tensor, keys: Tensor, i: int) -> _Stream:
     return _Stream(of_tokens(seen.q), of_cells(seen.k), of_cells(seen.v), of_tokens(query), rows)
 
 
-class _Chosen:
+class _BlockChoice:
     """Choice of blocks for each token, and attention to their cells."""
 
     def __init__(self, block: BlockAttention, g: GraphBuilder, inp: InputBlocks, il: int) -> None:
@@ -155,13 +156,13 @@ class _Chosen:
         self.n_pos, self.n_blocks = inp.n_pos, inp.n_pos // self.size
         self.n_chosen = min(block.sizes.n_chosen, self.n_blocks)
 
-    def _best(self, scores: Tensor, mask: Tensor) -> Tensor:
+    def _score_blocks(self, scores: Tensor, mask: Tensor) -> Tensor:
         """Score each block by its best position: [n_pos, ...] -> [n_blocks, ...]."""
         scores = add(scores, mask, inplace=True)
         best = pool_2d(scores, "max", self.size, 1, self.size, 1, 0, 0)
         return self.g.cb(best, "msa_bs", self.il)
 
-    def masked(self, s: _Stream, mask: Tensor, i: int) -> Tensor:
+    def attend_masked(self, s: _Stream, mask: Tensor, i: int) -> Tensor:
         """Attend with a mask per group of heads: [n_kv, T, 1, n_stream] -> [d_v * n_head, T]."""
         g, inp, n_head, n = self.g, self.inp, self.n_group, s.q.ne[2]
         assert inp.cell_blk is not None
@@ -169,10 +170,10 @@ class _Chosen:
         keys = get_rows(s.keys, slots)  # [d, n_pos]
         query = reshape(s.query, s.query.ne[0], n_head * n)
         scores = reshape(mul_mat(keys, query, "f32"), self.n_pos, n_head, n)
-        best = self._best(scores, _tokens(inp.pos_mask, n, i))
+        best = self._score_blocks(scores, _tokens(inp.pos_mask, n, i))
         bias = _tokens(inp.bias, n, i)
         best = g.cb(add(best, bias), "msa_bsf", self.il)
-        shown = self._shown(top_k(best, self.n_chosen), bias)  # [n_blocks, T, H]
+        shown = self._block_mask(top_k(best, self.n_chosen), bias)  # [n_blocks, T, H]
         n_kv = mask.ne[0]
         cells = view_1d(inp.cell_blk, n_kv, i * inp.cell_blk.nb[1])
         by_block = cont(transpose(reshape(shown, self.n_blocks, n * n_head)))
@@ -182,9 +183,9 @@ class _Chosen:
         both = reshape(add(by_cell, causal, inplace=True), n_kv, n, 1, n_head)
         both = g.cb(cast(both, F16), "msa_mask4", self.il)
         k, v = (permute(x, 0, 3, 1, 2) for x in (s.k, s.v))  # [d, n_kv, 1, H]
-        return self._attended(s.q, k, v, both)
+        return self._attend(s.q, k, v, both)
 
-    def _shown(self, chosen: Tensor, bias: Tensor) -> Tensor:
+    def _block_mask(self, chosen: Tensor, bias: Tensor) -> Tensor:
         """Return a mask that is 0 for chosen blocks and -inf for others, F16 [n_blocks, T, H].
         chosen I32 [n_chosen, H, T], bias [n_blocks, 1, T]"""
         n_blocks, n_head, n = self.n_blocks, self.n_group, chosen.ne[2]
@@ -199,7 +200,7 @@ class _Chosen:
         shown = cont(permute(reshape(rows, n_blocks, n_head, n), 0, 2, 1, 3))
         return self.g.cb(shown, "msa_block_mask", self.il)
 
-    def gathered(self, s: QKV, query: Tensor, keys: Tensor) -> Tensor:
+    def attend_gathered(self, s: QKV, query: Tensor, keys: Tensor) -> Tensor:
         """Attend with one token per stream, reading chosen blocks' cells only: -> [d_v * n_head,
         n_stream]."""
         inp, size, n_head = self.inp, self.size, self.n_group
@@ -209,16 +210,16 @@ class _Chosen:
         by_pos = get_rows(rows, inp.slots)  # [d, n_pos, n_stream]
         query = reshape(query, d, n_head, 1, n_stream)
         scores = mul_mat(reshape(by_pos, d, n_pos, 1, n_stream), query, "f32")
-        best = self._best(scores, reshape(inp.pos_mask, n_pos, 1, 1, n_stream))
+        best = self._score_blocks(scores, reshape(inp.pos_mask, n_pos, 1, 1, n_stream))
         best = add(best, reshape(inp.bias, self.n_blocks, 1, 1, n_stream))
         at, cells = self._cells(top_k(best, n_chosen))
         k, v = (
             view_3d(x, x.ne[0], n_head * x.ne[2], n_stream, x.nb[1], x.nb[3], 0) for x in (s.k, s.v)
         )
-        k, v = (self._gathered(x, get_rows(x, cells)) for x in (k, v))
+        k, v = (self._gather(x, get_rows(x, cells)) for x in (k, v))
         mask = get_rows(reshape(inp.pos_mask, 1, n_pos, n_stream), at)
         mask = cast(reshape(mask, size * n_chosen, 1, 1, n_head * n_stream), F16)
-        return self._attended(s.q, k, v, mask)
+        return self._attend(s.q, k, v, mask)
 
     def _cells(self, chosen: Tensor) -> tuple[Tensor, Tensor]:
         """Return positions of the chosen blocks and the cache rows of their keys.
@@ -236,7 +237,7 @@ class _Chosen:
         rows = add(scale(cells, float(n_head)), head)
         return at, cast(reshape(rows, n, n_stream), I32)
 
-    def _gathered(self, cache: Tensor, rows: Tensor) -> Tensor:
+    def _gather(self, cache: Tensor, rows: Tensor) -> Tensor:
         """Reshape gathered rows to [d, size * n_chosen, 1, H * n_stream], of the cache's type (or
         F16). rows F32 [d, size * n_chosen * H, n_stream]"""
         n = self.size * self.n_chosen
@@ -244,7 +245,7 @@ class _Chosen:
         type = F16 if cache.type.block_size > 1 else cache.type
         return rows if rows.type is type else cast(rows, type)
 
-    def _attended(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
         """Run flash attention once for all groups, each with its keys and mask. -> [d * n_head, T]
         q [d, n_head, T], k and v [d, n, 1, C], mask [n, R, 1, C]; C counts groups, or groups of
         streams"""

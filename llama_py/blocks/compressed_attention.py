@@ -11,7 +11,7 @@ from ggml_py.types import F16, F32
 from llama_py.blocks.compressed_indexer import CompressedIndexer
 from llama_py.blocks.compressor import Compressor, inp_compressed
 from llama_py.blocks.functions import inv_sqrt
-from llama_py.blocks.indexer import only
+from llama_py.blocks.indexer import mask_unchosen
 from llama_py.blocks.last_channels import Turn, far_turn, plain_turn
 from llama_py.blocks.softmax import Scores, mha
 from llama_py.graph.builder import GraphBuilder
@@ -87,7 +87,7 @@ class CompressedAttention:
         found = self._attend(g, q, kv, cur, small, turn, il)
         found = reshape(found, s.size, s.n_head, g.n_tokens)
         found = g.cb(turn(found, g.inp_pos, back=True), "attn_derope", il)
-        return g.cb(self._projected(g, found, il), "attn_out", il)
+        return g.cb(self._project(g, found, il), "attn_out", il)
 
     def _turn(self, g: GraphBuilder) -> Turn:
         s, cp = self.sizes, g.cparams
@@ -150,13 +150,13 @@ class CompressedAttention:
         if chosen is None:
             mask = concat(near.kq_mask, far.kq_mask, 0)
             return k, g.cb(mask, f"{kind}_kq_mask", il), 0, f"attn_{kind}"
-        mask = only(far.kq_mask, chosen, F16 if g.cparams.flash_attn else F32)
+        mask = mask_unchosen(far.kq_mask, chosen, F16 if g.cparams.flash_attn else F32)
         mask = concat(near.kq_mask, g.cb(mask, f"{kind}_top_k_mask", il), 0)
         g.cb(mask, f"{kind}_lid_kq_mask", il)
         n_max = min(near.kq_mask.ne[0], self.n_window) + chosen.ne[0]
         return k, mask, n_max, f"attn_{kind}_lid"
 
-    def _projected(self, g: GraphBuilder, found: Tensor, il: int) -> Tensor:
+    def _project(self, g: GraphBuilder, found: Tensor, il: int) -> Tensor:
         """[size, n_head, n_tokens] -> [n_embd, n_tokens]"""
         s = self.sizes
         n_group = s.size * s.n_head // s.n_groups

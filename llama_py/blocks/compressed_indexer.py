@@ -75,7 +75,7 @@ class CompressedIndexer:
         weights = view(weights, (self.n_head, n, 1, n_stream), strides)
         if g.form(LIGHTNING_INDEXER) == "fused":
             scores = lightning_indexer(q, k, weights, inp.kq_mask)
-            g.fused(LIGHTNING_INDEXER.kind, scores)
+            g.mark_fused(LIGHTNING_INDEXER.kind, scores)
         else:
             scores = self._scores(g, q, k, weights, inp.kq_mask, il)
         g.cb(scores, f"{kind}_score_masked", il)

@@ -67,10 +67,10 @@ class Compressor:
         """Store the compressed keys that are complete and the state that later keys need."""
         mem, kind = inp.tensors, f"{self.kept.kind}_state_compress"
         held = mem.kv[il], mem.score[il]
-        old = CompressorState(*(self._restored(inp, t) for t in held))
+        old = CompressorState(*(self._restore(inp, t) for t in held))
         before = CompressorState(*(view(t, (t.ne[0], mem.sizes.n_rows)) for t in old))
         source = CompressorState(*(concat(a, b, 1) for a, b in zip(before, own, strict=True)))
-        make = self._overlapping if self.kept.overlap else self._apart
+        make = self._overlapping if self.kept.overlap else self._load_own
         key = self._key(g, *make(g, source, inp, il), inp, turn, il)
         if inp.k_rot is not None:
             key = g.cb(rotate(key, inp.k_rot), f"{kind}_rot", il)
@@ -86,7 +86,7 @@ class Compressor:
         for t in kept:
             g.expand(t)
 
-    def _restored(self, inp: InputCompressed, t: Tensor) -> Tensor:
+    def _restore(self, inp: InputCompressed, t: Tensor) -> Tensor:
         """Return all planes of a state, the current one restored after a rollback: [n_embd_state,
         rows]."""
         rows = inp.tensors.get_state(t)
@@ -95,7 +95,7 @@ class Compressor:
         src, dst = inp.restore
         return inp.tensors.set_state(t, get_rows(rows, src), dst)
 
-    def _apart(
+    def _load_own(
         self, g: GraphBuilder, source: CompressorState, inp: InputCompressed, il: int
     ) -> tuple[Tensor, Tensor]:
         """Read values and scores of each key's own tokens: [n_embd_head, ratio, n_keys] each."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from ggml_py._moved import Former
 from ggml_py.ops import (
     add,
     argsort_top_k,
@@ -186,14 +187,14 @@ class Experts:
         if self.weighing.before:
             cur = mul(repeat_4d(cur, n_embd, self.n_used, n_tokens, 1), weights)
             g.cb(cur, "ffn_moe_weighted", il)
-        experts = self.down(g, self._hidden(g, cur, ids, il), ids, "ffn_moe_down", il)
+        experts = self.down(g, self._compute_hidden(g, cur, ids, il), ids, "ffn_moe_down", il)
         if not self.weighing.before:
             experts = g.cb(mul(experts, weights), "ffn_moe_weighted", il)
         return self._sum(g, g.expand(experts), il)
 
     def route(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Compute the router's logits: [n_embd, n_tokens] -> [n_expert, n_tokens]."""
-        logits = g.cb(self.router.scaled(g, cur), "ffn_moe_logits", il)
+        logits = g.cb(self.router.matmul(g, cur), "ffn_moe_logits", il)
         if self.router.bias is not None:
             logits = g.cb(add(logits, self.router.bias), "ffn_moe_logits_biased", il)
         return logits
@@ -247,7 +248,7 @@ class Experts:
             weights = g.cb(scale(weights, self.weighing.scale), "ffn_moe_weights_scaled", il)
         return weights
 
-    def _hidden(self, g: GraphBuilder, cur: Tensor, ids: Tensor, il: int) -> Tensor:
+    def _compute_hidden(self, g: GraphBuilder, cur: Tensor, ids: Tensor, il: int) -> Tensor:
         """Compute the hidden layer: [n_embd, 1, n_tokens] -> [n_ff, n_used, n_tokens]."""
         gate: Tensor | None = None
         if self.gate_up is not None:
@@ -312,11 +313,13 @@ class SharedExperts:
         moe, shared = self.experts(g, cur, il), self.shared(g, cur, il)
         if self.gate is not None:
             gate = g.cb(self.gate(g, cur), "shared_expert_gate", il)
-            gate = g.cb(self.opened(gate), "shared_expert_gate_sigmoid", il)  # [1, n_tokens]
+            gate = g.cb(self.activate_gate(gate), "shared_expert_gate_sigmoid", il)  # [1, n_tokens]
             shared = g.cb(mul(shared, gate), "ffn_shexp_gated", il)
         both = add(moe, shared)
         return g.cb(scale(both, 0.5) if self.mean else both, self.name, il)
 
-    def opened(self, gate: Tensor) -> Tensor:
+    def activate_gate(self, gate: Tensor) -> Tensor:
         """Return the shared expert's factor: the sigmoid of its gate."""
         return sigmoid(gate)
+
+    opened = Former("activate_gate")

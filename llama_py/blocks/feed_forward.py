@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ggml_py._moved import Former, adopt
 from ggml_py.ops import add, mul
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import SILU, Activation
@@ -46,29 +47,29 @@ class FeedForward:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Apply the feed-forward network: [n_embd, n] -> same shape."""
-        return self.projected(g, self.hidden(g, cur, il), il)
+        return self.project_down(g, self.compute_hidden(g, cur, il), il)
 
-    def hidden(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+    def compute_hidden(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Compute the activated hidden layer: [n_embd, n] -> [n_ff, n]."""
         up = self._part(g, self.up, cur, "ffn_up", il)
         if self.gate is None:
-            cur = self._activated(g, up, il)
+            cur = self._activate(g, up, il)
         else:
             gate = self._part(g, self.gate, cur, "ffn_gate", il)
             cur = self.act.times(g, gate, up, "ffn_", il)
         return cur
 
-    def projected(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
+    def project_down(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
         """Project the hidden layer back: [n_ff, n] -> [n_embd, n]."""
         down = self.down
         cur = self._product(g, down, x)
         if down.bias is not None:
             cur = add(g.cb(cur, "ffn_down", il), down.bias)
         if down.scale is not None:
-            cur = g.cb(self._scaled(g, down, cur, x), "ffn_down_s", il)
+            cur = g.cb(self._scale(g, down, cur, x), "ffn_down_s", il)
         return g.cb(cur, self.name, il) if self.name else cur
 
-    def _activated(self, g: GraphBuilder, up: Tensor, il: int) -> Tensor:
+    def _activate(self, g: GraphBuilder, up: Tensor, il: int) -> Tensor:
         cur = g.cb(self.act.function(up), f"ffn_{self.act.name}", il)
         if self.act.then is not None:
             name, function = self.act.then
@@ -82,17 +83,24 @@ class FeedForward:
         if w.bias is not None:
             cur = g.cb(add(cur, w.bias), f"{name}_b", il)
         if w.scale is not None:
-            cur = g.cb(self._scaled(g, w, cur, x), f"{name}_s", il)
+            cur = g.cb(self._scale(g, w, cur, x), f"{name}_s", il)
         return cur
 
     def _product(self, g: GraphBuilder, w: Linear, x: Tensor) -> Tensor:
         """Multiply, and add adapters if there is no scale, which would apply to both."""
         res = w.product(g, x)
-        return g.params.loras.add_to(res, w.weight, x) if w.scale is None else res
+        return g.params.loras.add_terms(res, w.weight, x) if w.scale is None else res
 
-    def _scaled(self, g: GraphBuilder, w: Linear, cur: Tensor, x: Tensor) -> Tensor:
+    def _scale(self, g: GraphBuilder, w: Linear, cur: Tensor, x: Tensor) -> Tensor:
         assert w.scale is not None
-        return g.params.loras.add_to(mul(cur, w.scale), w.weight, x)
+        return g.params.loras.add_terms(mul(cur, w.scale), w.weight, x)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        adopt(cls)
+
+    hidden = Former("compute_hidden")
+    projected = Former("project_down")
 
 
 class SharedFeedForward(FeedForward):

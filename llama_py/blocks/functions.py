@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ggml_py._moved import former_names
 from ggml_py.ops import mul, reshape, view
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
@@ -52,10 +54,16 @@ def times_by_head(x: Tensor, gate: Tensor) -> Tensor:
     return reshape(mul(by_head, reshape(gate, 1, n_head, n)), *x.ne[:2])
 
 
-def tempered(g: GraphBuilder, q: Tensor, length: int, factor: float, offset: float = 0.0) -> Tensor:
+def scale_by_position(
+    g: GraphBuilder, q: Tensor, length: int, factor: float, offset: float = 0.0
+) -> Tensor:
     """Scale queries [d, n_head, n_tokens] by position, in steps of `length`."""
 
     def make() -> InputAttnTemp:
         return g.add_input(InputAttnTemp(length, factor, offset, g.n_tokens))
 
     return mul(q, g.shared("attn_temp", make).attn_scale)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, tempered="scale_by_position")

@@ -7,7 +7,7 @@ from ggml_py.ops import cont, mul, reshape, sigmoid, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Projections, attend
 from llama_py.blocks.functions import inv_sqrt
-from llama_py.blocks.indexer import only
+from llama_py.blocks.indexer import mask_unchosen
 from llama_py.blocks.rope import rope
 from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
@@ -48,7 +48,7 @@ class GatedAttention:
         v = g.cb(reshape(v, d, n_head_kv, n_tokens), "Vcur", il)
         mask, n_kv_max = None, 0
         if chosen is not None:
-            mask, n_kv_max = only(g.inp_attn(il).kq_mask, chosen), chosen.ne[0]
+            mask, n_kv_max = mask_unchosen(g.inp_attn(il).kq_mask, chosen), chosen.ne[0]
         cur = attend(g, QKV(q, k, v), il, Scores(inv_sqrt(d), n_kv_max=n_kv_max), mask)
         g.cb(cur, "attn_pregate", il)  # [d * n_head, n_tokens]
         cur = g.cb(mul(cur, g.cb(sigmoid(gate), "gate_sigmoid", il)), "attn_gated", il)

@@ -24,8 +24,8 @@ class GatedHeads(Attention):
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         gate = g.cb(self.gate(g, cur), "attn_gate_proj", il)
-        qkv = self.normed(g, self.project(g, cur, il), il)
-        cur = g.cb(self.seen(g, qkv, il), "attn_out", il)
+        qkv = self.normalize_heads(g, self.project(g, cur, il), il)
+        cur = g.cb(self.attend(g, qkv, il), "attn_out", il)
         cur = g.cb(mul(cur, g.cb(sigmoid(gate), "attn_gate_sig", il)), "attn_gated", il)
         return g.cb(self.output(g, cur), self.name, il)
 

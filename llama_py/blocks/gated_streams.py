@@ -42,7 +42,7 @@ class GatedStreams:
         normed = g.cb(reshape(normed, n_embd * n, n_tokens), "hc_norm", il)
         low = silu(scale(self.down(g, normed), 1.0 / n))
         gate = g.cb(self.up(g, low), "hc_gate", il)
-        mixed = _fused(normed, gate, x) if il >= 0 else _mean(normed, gate, x)
+        mixed = _gate(normed, gate, x) if il >= 0 else _mean(normed, gate, x)
         g.cb(mixed, "hc_mixed", il)
         if self.inject is None:
             return mixed, x
@@ -60,7 +60,7 @@ def grouped_norm(w: Weights, name: str, n_embd: int, n_stream: int) -> Tensor:
     return w.tensor(name, n_embd * n_stream, shaped=(n_embd, n_stream))
 
 
-def _fused(normed: Tensor, gate: Tensor, x: Tensor) -> Tensor:
+def _gate(normed: Tensor, gate: Tensor, x: Tensor) -> Tensor:
     normed, gate = (reshape(t, *x.ne[:3]) for t in (normed, gate))
     return dsv4_hc_pre_gated(normed, gate, 1.0 / x.ne[1])
 

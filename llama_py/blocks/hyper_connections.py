@@ -26,7 +26,7 @@ from ggml_py.ops import (
 from ggml_py.ops.hyper_connections import MIXES, STREAMS
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
-from llama_py.blocks.streams import mixes, row, stream, weighted
+from llama_py.blocks.streams import mixes, row, stream, sum_streams
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.variants import Variant
 from llama_py.weights import Weights
@@ -73,12 +73,16 @@ class HyperConnections:
         post = g.cb(scale(post, 2.0), "hc_post", il)
         if fused:
             comb = dsv4_hc_comb(mixed, self.scale, self.base, self.eps, self.n_iter)
-            g.fused(HYPER_CONNECTIONS.kind, comb)
+            g.mark_fused(HYPER_CONNECTIONS.kind, comb)
         else:
             comb = self._affine(mixed, 2, 2 * STREAMS, STREAMS * STREAMS)
             comb = self._sinkhorn(reshape(comb, STREAMS, STREAMS, x.ne[2]))
         g.cb(comb, "hc_comb", il)
-        cur = g.fused(HYPER_CONNECTIONS.kind, dsv4_hc_pre(x, pre)) if fused else weighted(x, pre)
+        cur = (
+            g.mark_fused(HYPER_CONNECTIONS.kind, dsv4_hc_pre(x, pre))
+            if fused
+            else sum_streams(x, pre)
+        )
         return g.cb(cur, name, il), Streams(x, post, comb)
 
     def _affine(self, mixes: Tensor, which: int, offset: int, n: int) -> Tensor:
@@ -103,7 +107,7 @@ class HyperConnections:
         """Write cur [n_embd, n_tokens] to all streams and return them, [n_embd, 4, n_tokens]."""
         if g.form(HYPER_CONNECTIONS) == "fused":
             res = dsv4_hc_post(cur, to.x, to.post, to.comb)
-            return g.fused(HYPER_CONNECTIONS.kind, res)
+            return g.mark_fused(HYPER_CONNECTIONS.kind, res)
         out: Tensor | None = None
         for dst in range(STREAMS):
             one = mul(cur, row(to.post, dst))
@@ -130,4 +134,4 @@ class HeadConnections:
         mixed = g.cb(mixes(g, x, self.fn), "hc_head_mixes")
         pre = sigmoid(add(mul(mixed, self.scale), self.base))
         pre = g.cb(scale(pre, 1.0, self.eps), "hc_head_pre")
-        return g.cb(weighted(x, pre), name)
+        return g.cb(sum_streams(x, pre), name)

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from ggml_py._moved import former_names
 from ggml_py.ops import (
     add,
     cont,
@@ -77,10 +79,10 @@ class Indexer:
         fused = g.form(LIGHTNING_INDEXER) == "fused"
         inp = g.inp_index(fused)
         q = self._step(g, g.mm(self.attn_q_b, small), "indexer_q", il)
-        q = self._turned(g, q, inp.k_rot, "indexer_q", il)
+        q = self._rotate(g, q, inp.k_rot, "indexer_q", il)
         k = self._step(g, g.mm(self.attn_k, cur), "indexer_k", il)
         k = self._step(g, self.k_norm(g, k, il=il), "indexer_k", il)
-        k = self._turned(g, k, inp.k_rot, "indexer_k", il)
+        k = self._rotate(g, k, inp.k_rot, "indexer_k", il)
         g.expand(inp.mctx.cpy_k(k, inp.k_idxs, il))
         weights = self._step(g, g.mm(self.proj, cur), "indexer_weights", il)
         k = inp.mctx.get_k(il)  # [size, 1, n_kv, n_stream]
@@ -92,12 +94,12 @@ class Indexer:
         weights = self._step(g, scale(weights, inv_sqrt(row)), "indexer_weights", il)
         if fused:
             scores = lightning_indexer(q, k, weights, inp.kq_mask)
-            g.fused(LIGHTNING_INDEXER.kind, g.cb(scores, "indexer_score", il))
+            g.mark_fused(LIGHTNING_INDEXER.kind, g.cb(scores, "indexer_score", il))
         else:
             scores = self._scores(g, q, k, weights, inp.kq_mask, il)
         return g.cb(cont(top_k(scores, min(scores.ne[0], self.heads.n_chosen))), "top_k", il)
 
-    def _turned(self, g: GraphBuilder, x: Tensor, rot: Tensor | None, name: str, il: int) -> Tensor:
+    def _rotate(self, g: GraphBuilder, x: Tensor, rot: Tensor | None, name: str, il: int) -> Tensor:
         """[size * H, n_tokens] -> [size, H, n_tokens]"""
         x = reshape(x, self.size, x.ne[0] // self.size, g.n_tokens)
         x = g.cb(rope(g, x, il, type=self.heads.rope_type, offset=self.heads.rope_offset), name, il)
@@ -125,7 +127,7 @@ class Indexer:
         return g.cb(add(x, mask), "indexer_score", il)
 
 
-def only(mask: Tensor, chosen: Tensor, of: GGMLType = F32) -> Tensor:
+def mask_unchosen(mask: Tensor, chosen: Tensor, of: GGMLType = F32) -> Tensor:
     """Restrict a mask to the chosen cells: others become -inf.
 
     mask [n_kv, T, 1, B], chosen I32 [n_chosen, T, 1, B] -> like mask
@@ -138,3 +140,7 @@ def only(mask: Tensor, chosen: Tensor, of: GGMLType = F32) -> Tensor:
     shown = fill(Tensor(of, (1, n_chosen, n, n_stream)), 0.0)
     rows = set_rows(hidden, shown, ids)
     return add(view(rows, (n_kv, n, 1, n_stream), (n_kv, n_kv * n, n_kv * n)), mask)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, only="mask_unchosen")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from ggml_py._moved import Former
 from ggml_py.ops import (
     add,
     concat,
@@ -49,7 +50,7 @@ class KDA(ABC):
         self.f_a = w.linear("ssm_f_a", n_embd, self.size, scaled=False)
         self.f_b = w.linear("ssm_f_b", self.size, self.n_inner, scaled=False)
 
-    def stored(self, g: GraphBuilder) -> range:
+    def rollback_distances(self, g: GraphBuilder) -> range:
         """Return the distances, in tokens, of convolution inputs that are stored for rollback."""
         return range(n_snapshots(g))
 
@@ -67,7 +68,7 @@ class KDA(ABC):
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Apply the layer: [n_embd, n_tokens] -> same shape."""
 
-    def convolved(self, g: GraphBuilder, cur: Tensor, il: int) -> list[Tensor]:
+    def project_and_convolve(self, g: GraphBuilder, cur: Tensor, il: int) -> list[Tensor]:
         """Project and convolve cur [n_embd, n_tokens] to Q, K and V, each [S, H, T, B]."""
         states = g.cb(g.inp_rs.mctx.get_r_l(il), "conv_states_all", il)
         start = read_states(g, states, self.n_embd_r)
@@ -91,7 +92,7 @@ class KDA(ABC):
         def cells(slot: int) -> Tensor:
             return view(all_states, ne, strides, first_cell(g, slot) * row + first)
 
-        store_inputs(g, conv_x, width, cells, self.stored(g))
+        store_inputs(g, conv_x, width, cells, self.rollback_distances(g))
         y = ssm_conv(conv_x, reshape(self.convs[part], self.d_conv, n_inner))
         y = silu(reshape(y, n_inner, g.n_tokens))
         return reshape(y, self.size, self.n_head, *g.per_seq)
@@ -101,7 +102,7 @@ class KDA(ABC):
         state = read_states(g, g.inp_rs.mctx.get_s_l(il), self.n_embd_s)
         return reshape(state, self.size, self.size, self.n_head, g.ubatch.n_seqs)
 
-    def normed(self, g: GraphBuilder, *parts: Tensor) -> list[Tensor]:
+    def normalize_heads(self, g: GraphBuilder, *parts: Tensor) -> list[Tensor]:
         """Scale queries and keys to length one."""
         return [l2_norm(g, t) for t in parts]
 
@@ -111,6 +112,10 @@ class KDA(ABC):
         output = mul(output, sigmoid(gate))
         cur = self.output(g, cont(output, self.n_inner, g.n_tokens))
         return g.cb(cur, "kda_out", il)
+
+    stored = Former("rollback_distances")
+    convolved = Former("project_and_convolve")
+    normed = Former("normalize_heads")
 
 
 class BoundedKDA(KDA):
@@ -131,14 +136,14 @@ class BoundedKDA(KDA):
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         size, n_head = self.size, self.n_head
-        q, k, v = self.convolved(g, cur, il)
+        q, k, v = self.project_and_convolve(g, cur, il)
         for t, name in ((q, "kda_q_conv"), (k, "kda_k_conv"), (v, "kda_v_conv")):
             g.cb(t, name, il)
         gate = reshape(self.decay(g, cur, il), size, n_head, *g.per_seq)
         beta = reshape(self.beta(g, cur), 1, n_head, *g.per_seq)
         beta = g.cb(sigmoid(beta), "kda_beta", il)
         state = self.state(g, il)
-        q, k = self.normed(g, q, k)
+        q, k = self.normalize_heads(g, q, k)
         states = g.inp_rs.mctx.get_s_l(il)
         output = build_recurrent_attn(g, states, Delta(q, k, v, gate, beta), state, il)
         output = g.cb(cont(g.cb(output, "attn_output", il)), "kda_scan_out", il)

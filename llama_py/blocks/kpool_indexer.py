@@ -89,13 +89,13 @@ class KPoolIndexer:
         g.cb(weights, "indexer_weights", il)
         if g.form(LIGHTNING_INDEXER) == "fused":
             scores = lightning_indexer(q, keys, weights, inp.mask)
-            g.fused(LIGHTNING_INDEXER.kind, scores)
+            g.mark_fused(LIGHTNING_INDEXER.kind, scores)
         else:
             scores = _scores(q, keys, weights, inp.mask)
-        chosen = self._best(g, g.cb(scores, "indexer_score", il), inp, il)
+        chosen = self._select_cells(g, g.cb(scores, "indexer_score", il), inp, il)
         if inp.gathers:
             return g.cb(chosen, "indexer_sel_idx", il)
-        return g.cb(_only(kq_mask, chosen, inp), "indexer_sel", il)
+        return g.cb(_mask_unchosen(kq_mask, chosen, inp), "indexer_sel", il)
 
     def _store(self, g: GraphBuilder, cur: Tensor, inp: InputKPool, il: int) -> None:
         """Store each token's key and gate, and reserve space for a pool's key."""
@@ -130,7 +130,7 @@ class KPoolIndexer:
             every = concat(new, fill(Tensor(F32, (size, n_pool - n_new)), 0.0), 1)
         return g.cb(reshape(every, size, 1, n_pool), "indexer_pool_k", il)
 
-    def _best(self, g: GraphBuilder, scores: Tensor, inp: InputKPool, il: int) -> Tensor:
+    def _select_cells(self, g: GraphBuilder, scores: Tensor, inp: InputKPool, il: int) -> Tensor:
         """Return cells of the best pools, best first, then the cells after the last pool.
         scores [n_pool, T] -> I32 [n_sel, T]"""
         n_pool, n_tokens, n_top, pool = inp.n_pool, g.n_tokens, inp.n_top, self.n.pool
@@ -153,7 +153,7 @@ def _scores(q: Tensor, k: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
     return add(cont(permute(scores, 2, 1, 0, 3)), mask)
 
 
-def _only(mask: Tensor, cells: Tensor, inp: InputKPool) -> Tensor:
+def _mask_unchosen(mask: Tensor, cells: Tensor, inp: InputKPool) -> Tensor:
     """Restrict a mask to the chosen cells, by writing zeros over -inf. Unused cells get separate
     rows after the cache's, so that no row is written twice.
 

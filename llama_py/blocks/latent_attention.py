@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
+from ggml_py._moved import Former, adopt, former_names
 from ggml_py.ops import concat, cont, mul_mat, permute, repeat_4d, reshape, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, attend, attend_latent
 from llama_py.blocks.functions import heads, inv_sqrt
-from llama_py.blocks.indexer import only
+from llama_py.blocks.indexer import mask_unchosen
 from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear, Norm
@@ -46,7 +47,7 @@ class LatentSizes:
         return self.d_k - self.n_rot
 
 
-def absorbed(w: Weights) -> bool:
+def caches_latent(w: Weights) -> bool:
     """Return True if latent vectors are cached, instead of each head's keys and values."""
     return not w.any_ends(".attn_kv_b.weight")
 
@@ -114,22 +115,22 @@ class LatentAttention:
         latent = self._step(g, view(kv, (n.n_lora_kv, g.n_tokens)), "kv_cmpr", il)
         k_pe = heads(kv, n.n_rot, 1, g.n_tokens, offset=n.n_lora_kv, step=kv.ne[0])
         k_pe = self.shared_key(g, self._step(g, k_pe, "k_pe", il), il)
-        k_pe = g.cb(self._turned(g, k_pe, il), _finer(g, "k_pe_rope", "k_pe"), il)
+        k_pe = g.cb(self._rotate(g, k_pe, il), _finer(g, "k_pe_rope", "k_pe"), il)
         latent = self.kv_a_norm(g, latent, _finer(g, "kv_cmpr_norm", "kv_cmpr"), il)
         if self.absorbed:
             mask, n_kv_max = None, 0
             if chosen is not None:
-                mask, n_kv_max = only(g.inp_attn(il).kq_mask, chosen), chosen.ne[0]
+                mask, n_kv_max = mask_unchosen(g.inp_attn(il).kq_mask, chosen), chosen.ne[0]
             how = Scores(self.kq_scale(g), self.sinks, v_mla=self.v_b, n_kv_max=n_kv_max)
-            attended = attend_latent(g, self._absorbed(g, q, latent, k_pe, il), il, how, mask)
+            attended = attend_latent(g, self._absorb(g, q, latent, k_pe, il), il, how, mask)
         else:
             how = Scores(self.kq_scale(g), self.sinks)
-            attended = attend(g, self._unpacked(g, q, latent, k_pe, il), il, how)
-        cur = self.gated(g, attended, cur, il)
+            attended = attend(g, self._unpack(g, q, latent, k_pe, il), il, how)
+        cur = self.gate_heads(g, attended, cur, il)
         cur = self.output(g, cur)
         return g.cb(cur, self.name, il) if self.name else cur
 
-    def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
+    def gate_heads(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
         """Gate the heads' results [d_v * n_head, n_tokens] before their projection; `cur`: block
         input."""
         return attended
@@ -138,14 +139,14 @@ class LatentAttention:
         """Return the key part that all heads share, [n_rot, 1, n_tokens], before RoPE."""
         return k_pe
 
-    def tempered(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
+    def scale_queries(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
         """Scale queries by position, if the model does."""
         return q
 
     def _step(self, g: GraphBuilder, x: Tensor, name: str, il: int) -> Tensor:
         return x if self.few_names else g.cb(x, name, il)
 
-    def _turned(self, g: GraphBuilder, x: Tensor, il: int, offset: int = 0) -> Tensor:
+    def _rotate(self, g: GraphBuilder, x: Tensor, il: int, offset: int = 0) -> Tensor:
         return x if self.turn is None else self.turn(g, x, il, offset)
 
     def choose(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor | None:
@@ -172,13 +173,13 @@ class LatentAttention:
     def _split(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
         return g.cb(reshape(q, self.n.d_k, self.n.n_head, g.n_tokens), "q", il)
 
-    def _absorbed(self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int) -> QKV:
+    def _absorb(self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int) -> QKV:
         """Project queries into the latent space, with one key head that includes the values."""
         n, n_tokens = self.n, g.n_tokens
         strides = (n.d_k, n.d_k * n.n_head)
         q_nope = self._step(g, view(q, (n.nope, n.n_head, n_tokens), strides), "q_nope", il)
         q_pe = self._step(g, view(q, (n.n_rot, n.n_head, n_tokens), strides, n.nope), "q_pe", il)
-        q_pe = g.cb(self._turned(g, q_pe, il), _finer(g, "q_pe_rope", "q_pe"), il)
+        q_pe = g.cb(self._rotate(g, q_pe, il), _finer(g, "q_pe_rope", "q_pe"), il)
         q_nope = self._step(g, permute(q_nope, 0, 2, 1, 3), "q_nope_perm", il)
         q_nope = self._step(g, mul_mat(self.k_b, q_nope), "q_nope_absorbed", il)
         q_nope = self._step(g, permute(q_nope, 0, 2, 1, 3), "q_nope_absorbed_perm", il)
@@ -187,9 +188,9 @@ class LatentAttention:
         )  # [n_lora_kv + n_rot, n_head, T]
         values = self._step(g, reshape(latent, n.n_lora_kv, 1, n_tokens), "kv_cmpr_reshape", il)
         keys = self._step(g, concat(values, k_pe, 0), "Kcur", il)
-        return QKV(self.tempered(g, queries, il), keys, self._step(g, values, "Vcur", il))
+        return QKV(self.scale_queries(g, queries, il), keys, self._step(g, values, "Vcur", il))
 
-    def _unpacked(self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int) -> QKV:
+    def _unpack(self, g: GraphBuilder, q: Tensor, latent: Tensor, k_pe: Tensor, il: int) -> QKV:
         """Unpack keys and values of every head. A head's key is [nope, pe] like its query;
         llama.cpp swaps these for Kimi, so its scores multiply dimensions that do not belong
         together."""
@@ -198,12 +199,23 @@ class LatentAttention:
         k_nope = g.cb(heads(kv, n.nope, n.n_head, n_tokens, step=each), "k_nope_view", il)
         values = heads(kv, n.d_v, n.n_head, n_tokens, offset=n.nope, step=each)
         values = g.cb(cont(g.cb(values, "Vcur_view", il)), "Vcur_cont", il)
-        queries = g.cb(self._turned(g, q, il, n.nope), "Qcur", il)
+        queries = g.cb(self._rotate(g, q, il, n.nope), "Qcur", il)
         k_pe = repeat_4d(k_pe, n.n_rot, n.n_head, n_tokens, 1)
         keys = g.cb(concat(k_nope, k_pe, 0), "Kcur", il)
-        return QKV(self.tempered(g, queries, il), keys, values)
+        return QKV(self.scale_queries(g, queries, il), keys, values)
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        adopt(cls)
+
+    gated = Former("gate_heads")
+    tempered = Former("scale_queries")
 
 
 def _finer(g: GraphBuilder, name: str, usual: str) -> str:
     """Return `name` if the graph uses that finer name, else `usual`."""
     return name if name in g.names else usual
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, absorbed="caches_latent")

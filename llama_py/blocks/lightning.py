@@ -55,7 +55,7 @@ class LightningAttention:
         rate = g.cb(scale(inp.slopes, self.factor), "slope_rate", il)
         n_tokens, n_seqs = g.per_seq
         cur = reshape(cur, cur.ne[0], n_tokens, 1, n_seqs)
-        output = self._attended(g, self._heads(g, cur, il), inp, rate, il)
+        output = self._attend(g, self._heads(g, cur, il), inp, rate, il)
         output = g.cb(cont(permute(output, 0, 2, 1, 3)), "qkv_permuted", il)
         output = reshape(output, self.n_inner, n_tokens, 1, n_seqs)
         normed = self.norm(g, output, "qkv_norm", il)
@@ -74,7 +74,7 @@ class LightningAttention:
         names = ("Qcur", "Kcur", "Vcur")
         return [g.cb(t, name, il) for t, name in zip(parts, names, strict=True)]
 
-    def _attended(
+    def _attend(
         self, g: GraphBuilder, qkv: list[Tensor], inp: InputDecay, rate: Tensor, il: int
     ) -> Tensor:
         """Attend with decay `rate` F32 [n_head] and store states. -> [d, T, n_head, B]"""

@@ -93,7 +93,7 @@ class DeltaNetHParams(HParams):
         return hp
 
 
-class Projected(NamedTuple):
+class DeltaNetInputs(NamedTuple):
     """Inputs of a delta net; T = n_seq_tokens, B = n_seqs.
 
     In slots B is 1: qkv [conv_dim, T, 1], beta before its sigmoid [H, 1, T], alpha [H, T].
@@ -122,9 +122,9 @@ class DeltaProjections:
         self.in_alpha = w.linear("ssm_alpha", n_embd, n_head, sections=of_head)
         self.out = w.linear("ssm_out", hp.value_dim, n_embd, sections=values)
 
-    def project(self, g: GraphBuilder, cur: Tensor, il: int) -> Projected:
+    def project(self, g: GraphBuilder, cur: Tensor, il: int) -> DeltaNetInputs:
         """Compute the inputs of the delta net from [n_embd, n_tokens]."""
-        return Projected(*self.qkvz(g, cur, il), *self.gates(g, cur, il))
+        return DeltaNetInputs(*self.qkvz(g, cur, il), *self.gates(g, cur, il))
 
     def qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
         """Return the convolution's input [conv_dim, T, B] and z [value_dim, n_tokens]."""
@@ -140,9 +140,9 @@ class DeltaProjections:
         alpha = reshape(self.in_alpha(g, cur), n_head, *g.per_seq)
         return beta, g.cb(alpha, "alpha", il)
 
-    def project_slot(self, g: GraphBuilder, cur: Tensor, il: int) -> Projected:
+    def project_slot(self, g: GraphBuilder, cur: Tensor, il: int) -> DeltaNetInputs:
         """Return the inputs of a delta net with its state in a slot."""
-        return Projected(*self.slot_qkvz(g, cur, il), *self.slot_gates(g, cur, il))
+        return DeltaNetInputs(*self.slot_qkvz(g, cur, il), *self.slot_gates(g, cur, il))
 
     def slot_qkvz(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
         """Return convolution input [conv_dim, T, 1] and z [value_dim, T], for a slot."""
@@ -194,7 +194,7 @@ class LinearAttention:
         output = build_recurrent_attn(g, states, Delta(q, k, v, gate, x.beta), state, il)
         g.cb(output, "attn_output", il)
         z = reshape(x.z, size, n_head, *g.per_seq)
-        output = self.gated(g, output, z, il)
+        output = self.apply_gate(g, output, z, il)
         output = g.cb(reshape(output, hp.value_dim, *g.per_seq), "final_output", il)
         cur = g.cb(self.projections.out(g, output), "linear_attn_out", il)
         return reshape(cur, hp.n_embd, g.n_tokens)
@@ -204,7 +204,7 @@ class LinearAttention:
         x [conv_dim, T, B] -> [d_conv - 1 + T, conv_dim, B]"""
         return build_conv_state(g, states, x, self.hp.ssm_d_conv, il)
 
-    def gated(self, g: GraphBuilder, output: Tensor, z: Tensor, il: int) -> Tensor:
+    def apply_gate(self, g: GraphBuilder, output: Tensor, z: Tensor, il: int) -> Tensor:
         """Normalize output [S, H, T, B] and multiply it by silu(z)."""
         return mul(self.norm(g, output, il=il), silu(z))
 

@@ -176,16 +176,16 @@ class MambaMixer(_Mamba):
         x = reshape(x, 1, d_inner, *g.per_seq)
         all_states, n = g.inp_rs.mctx.get_s_l(il), hp.n_embd_s
 
-        def scan_from(states: Tensor, ids: Tensor) -> Tensor:
+        def run_scan(states: Tensor, ids: Tensor) -> Tensor:
             states = reshape(states, d_state, 1, d_inner, states.ne[1])
             return ssm_scan(states, x, dt, self.a, b, c, ids, n_snapshots(g))
 
-        y = read_states(g, all_states, n, scan_from)
+        y = read_states(g, all_states, n, run_scan)
         store_states(g, all_states, n, y, x.n_elements, flat=True)
         return view(y, (d_inner, *g.per_seq), (d_inner, d_inner * g.per_seq[0]))
 
 
-class Scanned(NamedTuple):
+class ScanInputs(NamedTuple):
     """Inputs of a scan over T tokens of B sequences."""
 
     x: Tensor  # [head_dim, n_head, T, B]
@@ -218,7 +218,7 @@ class Mamba2Mixer(_Mamba):
         """Apply the layer: [n_embd, n_tokens] -> same shape."""
         hp, d_inner, n_head = self.hp, self.hp.ssm_d_inner, self.hp.ssm_dt_rank
         states = self._conv_states(g, il)
-        projected = self._projected(g, cur)  # z, x, b, c, dt
+        projected = self._project(g, cur)  # z, x, b, c, dt
         z = heads(projected, d_inner // n_head, n_head, *g.per_seq)
         x = view(projected, (hp.conv_dim, *g.per_seq), offset=d_inner)
         dt = view(projected, (n_head, *g.per_seq), offset=d_inner + hp.conv_dim)
@@ -232,30 +232,30 @@ class Mamba2Mixer(_Mamba):
         cur = self.out(g, reshape(y, d_inner, g.n_tokens))
         return g.cb(cur, "mamba_out", il)
 
-    def _projected(self, g: GraphBuilder, cur: Tensor) -> Tensor:
+    def _project(self, g: GraphBuilder, cur: Tensor) -> Tensor:
         """Project to the inputs of all parts: [n_embd, n_tokens] -> [d_in, T, B]."""
         cur = self.in_proj(g, cur)
         return reshape(cur, cur.ne[0], *g.per_seq)
 
-    def _split(self, g: GraphBuilder, xbc: Tensor, dt: Tensor) -> Scanned:
+    def _split(self, g: GraphBuilder, xbc: Tensor, dt: Tensor) -> ScanInputs:
         """Split xbc [conv_dim, T, B] and dt [n_head, T, B] into the scan's inputs."""
         hp, d_inner, n_head = self.hp, self.hp.ssm_d_inner, self.hp.ssm_dt_rank
         d_state, n_group = hp.ssm_d_state, hp.ssm_n_group
         x = heads(xbc, d_inner // n_head, n_head, *g.per_seq)
         b = heads(xbc, d_state, n_group, *g.per_seq, offset=d_inner)
         c = heads(xbc, d_state, n_group, *g.per_seq, offset=d_inner + n_group * d_state)
-        return Scanned(x, add(cont(dt), self.dt), b, c)
+        return ScanInputs(x, add(cont(dt), self.dt), b, c)
 
-    def _scan(self, g: GraphBuilder, s: Scanned, il: int) -> Tensor:
+    def _scan(self, g: GraphBuilder, s: ScanInputs, il: int) -> Tensor:
         """Scan and store the new states. -> [head_dim, n_head, T, B]"""
         hp, (head_dim, n_head, n_seq_tokens) = self.hp, s.x.ne[:3]
         all_states, n = g.inp_rs.mctx.get_s_l(il), hp.n_embd_s
 
-        def scan_from(states: Tensor, ids: Tensor) -> Tensor:
+        def run_scan(states: Tensor, ids: Tensor) -> Tensor:
             states = reshape(states, hp.ssm_d_state, head_dim, n_head, states.ne[1])
             return ssm_scan(states, s.x, s.dt, self.a, s.b, s.c, ids, n_snapshots(g))
 
-        result = read_states(g, all_states, n, scan_from)
+        result = read_states(g, all_states, n, run_scan)
         store_states(g, all_states, n, result, s.x.n_elements)
         row = head_dim * n_head
         y = view(result, s.x.ne, (head_dim, row, row * n_seq_tokens))

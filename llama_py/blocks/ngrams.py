@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from ggml_py._moved import former_names
 from ggml_py.ops import (
     abs,
     add,
@@ -88,19 +90,19 @@ class NGrams:
     def __call__(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
         """Add gated n-gram embeddings to x [n_embd, n_stream, n_tokens]. -> like x"""
         n_embd, n_stream, n_tokens, _ = x.ne
-        rows = g.made(KEY)
+        rows = g.get_shared(KEY)
         key, value = self.key(g, rows), self.value(g, rows)
-        key = self._normed(g, key, self.norm_key)
-        gate = self._gate(g, key, self._normed(g, x, self.norm_query), il)
+        key = self._normalize(g, key, self.norm_key)
+        gate = self._gate(g, key, self._normalize(g, x, self.norm_query), il)
         value = reshape(value, n_embd, 1, n_tokens)
         value = repeat_4d(value, n_embd, n_stream, n_tokens, 1)
         gated = g.cb(mul(value, gate), "ple_gated_value", il)
-        normed = self._normed(g, reshape(gated, n_embd * n_stream, n_tokens), self.norm_conv)
-        cur = silu(self._convolved(g, reshape(normed, n_embd * n_stream, n_tokens), il))
+        normed = self._normalize(g, reshape(gated, n_embd * n_stream, n_tokens), self.norm_conv)
+        cur = silu(self._convolve(g, reshape(normed, n_embd * n_stream, n_tokens), il))
         cur = g.cb(reshape(cont(cur), n_embd, n_stream, n_tokens), "ple_conv_out", il)
         return add(x, add(gated, cur))
 
-    def _normed(self, g: GraphBuilder, x: Tensor, weights: Tensor) -> Tensor:
+    def _normalize(self, g: GraphBuilder, x: Tensor, weights: Tensor) -> Tensor:
         """Normalize each stream of a token. -> [n_embd, n_stream, n_tokens]"""
         x = reshape(x, self.n.n_embd, self.n.n_stream, g.n_tokens)
         return mul(rms_norm(x, g.hp.f_norm_rms_eps), weights)
@@ -111,12 +113,12 @@ class NGrams:
         size = sqrt(clamp(abs(fit), 1e-6, math.inf))
         return g.cb(sigmoid(mul(sgn(fit), size)), "ple_gate", il)
 
-    def _convolved(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
+    def _convolve(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
         """Convolve over inputs that are n_gram tokens apart, per channel: [width, n_tokens] ->
         [width, T, B]."""
         n, width, (n_seq_tokens, n_seqs) = self.n, x.ne[0], g.per_seq
         states = g.inp_rs.mctx.get_p_l(il)
-        x = conv_state_at(g, states, reshape(x, width, *g.per_seq), n.n_history, il)
+        x = load_conv_state(g, states, reshape(x, width, *g.per_seq), n.n_history, il)
         total: Tensor | None = None
         for k in range(n.n_kernel):
             part = view(x, (n_seq_tokens, width, n_seqs), offset=k * n.n_gram)
@@ -129,7 +131,7 @@ class NGrams:
         return total
 
 
-def conv_state_at(g: GraphBuilder, states: Tensor, x: Tensor, width: int, il: int) -> Tensor:
+def load_conv_state(g: GraphBuilder, states: Tensor, x: Tensor, width: int, il: int) -> Tensor:
     """Prepend each sequence's last `width` inputs and store its new last inputs, for every token
     that a rollback can return to. x [C, T, B] -> [width + T, C, B]"""
     n_seqs, row, channels = g.ubatch.n_seqs, states.ne[0], x.ne[0]
@@ -140,3 +142,7 @@ def conv_state_at(g: GraphBuilder, states: Tensor, x: Tensor, width: int, il: in
         last = view(x, (width, channels, n_seqs), offset=start)
         g.expand(cpy(cont(last), cells_2d(g, states, row, slot)))
     return x
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, conv_state_at="load_conv_state")

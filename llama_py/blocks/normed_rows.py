@@ -42,15 +42,15 @@ class NormedRows(Attention):
             assert norm is not None and norm.weight is not None
             mean = cont(view(means, (1, g.n_tokens), (2,), i))
             rows.append(mul(div(x, sqrt(scale(mean, 1.0, g.hp.f_norm_rms_eps))), norm.weight))
-        return self.attended(g, self._heads(g, QKV(rows[0], rows[1], v), il), il)
+        return self.attend_and_project(g, self._heads(g, QKV(rows[0], rows[1], v), il), il)
 
     def project(self, g: GraphBuilder, cur: Tensor, il: int) -> QKV:
         """Project cur [n_embd, n_tokens] to rows of Q, K and V, not split into heads."""
         q, k, v = self.qkv.rows(g, cur, il)
         return QKV(g.cb(q, "Qcur", il), g.cb(k, "Kcur", il), g.cb(v, "Vcur", il))
 
-    def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
-        return self._heads(g, super().normed(g, qkv, il), il)
+    def normalize_heads(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+        return self._heads(g, super().normalize_heads(g, qkv, il), il)
 
     def _heads(self, g: GraphBuilder, rows: QKV, il: int) -> QKV:
         sizes = self.qkv.heads

@@ -44,14 +44,14 @@ class PerLayerInputs:
     def __call__(self, g: GraphBuilder, inp: Tensor) -> Tensor:
         """Compute all layers' inputs from inp [n_embd of the model, n_tokens]. -> [n_embd,
         n_tokens, n_layer]"""
-        selected = g.expand(self._selected(g))
+        selected = g.expand(self._select_rows(g))
         proj = scale(g.mm(self.proj, inp), inv_sqrt(inp.ne[0]))
         proj = reshape(proj, self.n_embd, self.n_layer, g.n_tokens)
         proj = self.norm(g, proj, "per_layer_proj")
         both = g.cb(scale(add(proj, selected), inv_sqrt(2)), "inp_per_layer")
         return cont(permute(both, 0, 2, 1, 3))
 
-    def _selected(self, g: GraphBuilder) -> Tensor:
+    def _select_rows(self, g: GraphBuilder) -> Tensor:
         """Return the tokens' rows, or the padding row if the input is embeddings.
         -> [n_embd, n_layer, n_tokens or 1]"""
         factor = self.n_embd**0.5

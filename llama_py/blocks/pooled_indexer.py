@@ -49,7 +49,7 @@ class PooledIndexer:
         )
         k = g.cb(reshape(self.k_proj(g, cur), self.size, 1, g.n_tokens), "indexer_k_raw", il)
         g.expand(inp.mctx.cpy_k(k, inp.k_idxs, il))
-        k = self._pooled(g, inp, il)  # [size, n_blocks, n_stream]
+        k = self._pool_keys(g, inp, il)  # [size, n_blocks, n_stream]
         q = reshape(self.q_proj(g, cur), self.size, self.n_head, g.n_tokens)
         q = g.cb(rope(g, self.q_norm(g, q, il=il), il), "indexer_q", il)
         scores = add(self._scores(g, inp, q, k, il), inp.bias)
@@ -61,7 +61,7 @@ class PooledIndexer:
         chosen = cont(top_k(scores, n_chosen))
         return g.cb(reshape(chosen, n_chosen, inp.n, 1, inp.n_stream), "indexer_top_k", il)
 
-    def _pooled(self, g: GraphBuilder, inp: InputPooledBlocks, il: int) -> Tensor:
+    def _pool_keys(self, g: GraphBuilder, inp: InputPooledBlocks, il: int) -> Tensor:
         """Average the keys of each block. -> [size, n_blocks, n_stream]"""
         size, n, n_blocks, n_stream = self.size, self.n_pooled, inp.n_blocks, inp.n_stream
         k = inp.mctx.get_k(il)  # [size, 1, n_kv, n_stream]

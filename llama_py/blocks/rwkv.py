@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from ggml_py._moved import former_names
 from ggml_py.ops import add, concat, cpy, mul, relu, reshape, sigmoid, sqr, sub, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import tokens
@@ -82,7 +83,7 @@ def store_shift(g: GraphBuilder, *inputs: Tensor, il: int) -> None:
         g.expand(cpy(last, cells_1d(g, states, len(inputs) * g.hp.n_embd, slot)))
 
 
-def shifted(x: Tensor, before: Tensor) -> Tensor:
+def shift_tokens(x: Tensor, before: Tensor) -> Tensor:
     """Shift x [n_embd, T, B] by one token, with `before` [n_embd, 1, B] as the first. -> like x"""
     return concat(before, tokens(x, 0, x.ne[1] - 1), 1)
 
@@ -113,3 +114,7 @@ class ChannelMix:
         r = sigmoid(g.mm(self.receptance, xr))
         k = sqr(relu(g.mm(self.key, xk)))
         return mul(r, g.mm(self.value, k))
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, shifted="shift_tokens")

@@ -146,10 +146,10 @@ class SlotAttention:
         k = g.cb(heads(x, size, n_group, *g.per_seq, offset=hp.key_dim), "k_conv", il)
         v = heads(x, size, hp.ssm_dt_rank, *g.per_seq, offset=2 * hp.key_dim)
         v = permute(g.cb(v, "v_in", il), 0, 2, 1, 3)
-        q, k = (self._normed(g, t) for t in (q, k))
+        q, k = (self._normalize(g, t) for t in (q, k))
         return g.cb(q, "q_fused", il), g.cb(k, "k_fused", il), g.cb(v, "v_fused", il)
 
-    def _normed(self, g: GraphBuilder, x: Tensor) -> Tensor:
+    def _normalize(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """Scale [S, H_k, T] to length one and permute it to [S, T, H_k]."""
         eps = g.hp.f_norm_rms_eps
         if g.n_tokens > 1:

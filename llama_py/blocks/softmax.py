@@ -87,7 +87,7 @@ def _flash(
         "f32",
         how.n_kv_max,
     )
-    g.fused("flash_attn", cur)
+    g.mark_fused("flash_attn", cur)
     g.res.attention[il] = attended, partial(_weights, how.kq_scale, hp)
     if how.v_mla is not None:
         cur = mul_mat(how.v_mla, permute(cur, 0, 2, 1, 3))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ggml_py._moved import former_names
 from ggml_py.ops import add, mul, reshape, rms_norm, view
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
@@ -25,7 +28,7 @@ def row(weights: Tensor, i: int) -> Tensor:
     return view(weights, (1, weights.ne[1]), offset=i)
 
 
-def weighted(x: Tensor, weights: Tensor) -> Tensor:
+def sum_streams(x: Tensor, weights: Tensor) -> Tensor:
     """Sum the streams by `weights` [n_stream, n_tokens]. -> [n_embd, n_tokens]"""
     total: Tensor | None = None
     for i in range(x.ne[1]):
@@ -33,3 +36,7 @@ def weighted(x: Tensor, weights: Tensor) -> Tensor:
         total = one if total is None else add(total, one)
     assert total is not None
     return total
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, weighted="sum_streams")

@@ -48,9 +48,9 @@ class Router:
                 "pass tokens"
             )
         inp = g.add_input(InputSwitch(self.switches, self.gain, g.n_tokens))
-        return g.rows(token_embd, inp.tokens), self._found(g, inp)
+        return g.rows(token_embd, inp.tokens), self._route(g, inp)
 
-    def _found(self, g: GraphBuilder, inp: InputSwitch) -> Tensor:
+    def _route(self, g: GraphBuilder, inp: InputSwitch) -> Tensor:
         size, il = g.hp.layers[self.il].n_embd_head_v, self.il
 
         def head(x: Tensor) -> Tensor:  # only its first dimension is used
@@ -106,7 +106,7 @@ class SwitchedAttention:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Attend with each token's adapter: [n_embd, n_tokens] -> same shape."""
-        ids, rows = g.made(IDS), self.qkv.rows(g, cur, il)
+        ids, rows = g.get_shared(IDS), self.qkv.rows(g, cur, il)
         q, k, v = (
             reshape(add(x, lora(cur, ids)), d, n, g.n_tokens)
             for x, lora, (d, n) in zip(rows, self.loras, self.qkv.heads, strict=True)
@@ -128,7 +128,7 @@ class SwitchedFeedForward:
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Apply the feed-forward network with adapters: [n_embd, n] -> same shape (last layer:
         outputs only)."""
-        ids = g.made(IDS)
+        ids = g.get_shared(IDS)
         if il == g.hp.n_layer - 1:
             ids = g.shared(LAST_IDS, lambda: of_outputs(g, ids))
         gate, up = self.gate(g, cur, ids), self.up(g, cur, ids)

@@ -108,16 +108,16 @@ class TimeMix6:
         r, k, v = self.receptance(g, xr), self.key(g, xk), self.value(g, xv)
         gate = self.gate(g, xg)
         k, v, r = (self.heads(x) for x in (k, v, r))
-        cur = self.output(g, self.gated(self.wkv(g, k, v, r, self._decays(g, xw), il), gate))
+        cur = self.output(g, self.apply_gate(self.wkv(g, k, v, r, self._decays(g, xw), il), gate))
         return reshape(cur, n_embd, *g.per_seq)
 
     def heads(self, x: Tensor) -> Tensor:
         """Split x into heads: [n_inner, n_tokens] -> [S, H, n_tokens]."""
         return reshape(x, self.size, self.n_head, x.ne[1])
 
-    def gated(self, cur: Tensor, gate: Tensor) -> Tensor:
+    def apply_gate(self, cur: Tensor, gate: Tensor) -> Tensor:
         """Normalize the rule's output [n_inner * n_tokens] and multiply it by silu(gate)."""
-        return mul(self._normed(cur), silu(gate))
+        return mul(self._normalize(cur), silu(gate))
 
     def _mixtures(self, g: GraphBuilder, sx: Tensor, cur: Tensor) -> list[Tensor]:
         """Mix each token with the one before it by token-dependent factors; sx is their difference.
@@ -157,7 +157,7 @@ class TimeMix6:
         """Return outputs [S, H, n_tokens] followed by the new states."""
         return rwkv_wkv6(k, v, r, self.first, w, state, n_states)
 
-    def _normed(self, cur: Tensor) -> Tensor:
+    def _normalize(self, cur: Tensor) -> Tensor:
         """Normalize each head: [n_inner * n_tokens] -> [n_inner, n_tokens]."""
         n_tokens = cur.ne[0] // self.n_inner
         cur = norm(reshape(cur, self.size, self.n_head, n_tokens), GROUP_EPS)
@@ -185,7 +185,7 @@ class GatedTimeMix(TimeMix6):
             x = repeat_4d(x, self.size, self.n_head // n_kv, n_kv, n_tokens)
         return reshape(x, self.size, self.n_head, n_tokens)
 
-    def gated(self, cur: Tensor, gate: Tensor) -> Tensor:
+    def apply_gate(self, cur: Tensor, gate: Tensor) -> Tensor:
         return mul(reshape(cur, *gate.ne[:2]), sigmoid(gate))
 
     def rule(

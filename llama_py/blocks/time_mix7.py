@@ -108,7 +108,7 @@ class TimeMix7:
         ka = mul(k, self.k_a)
         k = add(k, sub(mul(a, ka), ka))
         r, w, k, v, a = (self._heads(x) for x in (r, w, k, v, a))
-        cur = self._normed(self._wkv(g, r, w, k, v, neg(removed), mul(removed, a), il))
+        cur = self._normalize(self._wkv(g, r, w, k, v, neg(removed), mul(removed, a), il))
         weights = sum_rows(mul(mul(k, r), reshape(self.r_k, self.size, k.ne[1])))
         cur = add(cur, reshape(mul(v, weights), *cur.ne[:2]))
         if self.gate is not None:
@@ -153,7 +153,7 @@ class TimeMix7:
         store_states(g, states, n, result, k.n_elements, flat=True)
         return output
 
-    def _normed(self, cur: Tensor) -> Tensor:
+    def _normalize(self, cur: Tensor) -> Tensor:
         """Normalize heads if the model has norms: [n_embd * n_tokens] -> [n_embd, n_tokens]."""
         n, size = self.hp.n_embd, self.size
         n_tokens = cur.n_elements // n

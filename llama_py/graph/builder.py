@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, TypeVar
 
+from ggml_py._moved import Former
 from ggml_py.ops import cont, get_rows, mul, mul_mat, pad, scale, view
 from ggml_py.tensor import Tensor
 from llama_py.graph.inputs.attention import InputAttnKV, InputAttnNoCache, InputCross
@@ -59,7 +60,7 @@ class GraphBuilder:
         """Return the chosen variant of a block."""
         return self.cparams.form(kind.kind, kind.names[0])
 
-    def fused(self, kind: str, t: Tensor) -> Tensor:
+    def mark_fused(self, kind: str, t: Tensor) -> Tensor:
         """Note a node with an alternative for devices that cannot run it."""
         self.res.fused[kind].append(t)
         return t
@@ -98,7 +99,7 @@ class GraphBuilder:
         """Compute scale * (weight x), with adapters (build_lora_mm): [n_in, n] -> [n_out, n]."""
         res = mul_mat(weight, x, prec)
         res = res if scale is None else mul(res, scale)
-        return self.params.loras.add_to(res, weight, x)
+        return self.params.loras.add_terms(res, weight, x)
 
     @cached_property
     def inp_pos(self) -> Tensor:
@@ -156,7 +157,7 @@ class GraphBuilder:
         before  name of the result before the control vector
         """
         if self.params.cvec is not None:
-            cur = self.params.cvec.apply_to(self.cb(cur, before, il) if before else cur, il)
+            cur = self.params.cvec.add_direction(self.cb(cur, before, il) if before else cur, il)
         return self.cb(cur, "l_out", il)
 
     def shared(self, key: str, make: Callable[[], Made]) -> Made:
@@ -166,6 +167,9 @@ class GraphBuilder:
         made: Made = self._shared[key]
         return made
 
-    def made(self, key: str) -> Any:
+    def get_shared(self, key: str) -> Any:
         """Return the value for `key` that `shared` has created."""
         return self._shared[key]
+
+    fused = Former("mark_fused")
+    made = Former("get_shared")

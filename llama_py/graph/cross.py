@@ -25,7 +25,7 @@ class Cross:
     def n_embd(self) -> int:
         return int(self.embd.shape[1])
 
-    def seen_by(self, ubatch: UBatch) -> npt.NDArray[np.bool_]:
+    def visible_tokens(self, ubatch: UBatch) -> npt.NDArray[np.bool_]:
         """Return [n_tokens, n_enc]: True if a token shares a sequence with an encoder token."""
         sets = [set(ids) for ids in self.seq_ids]
         rows = {ids: [not s.isdisjoint(ids) for s in sets] for ids in set(ubatch.seq_id)}

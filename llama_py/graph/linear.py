@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ggml_py._moved import Former
 from ggml_py.ops import (
     add,
     add_id,
@@ -42,18 +43,20 @@ class Linear:
         """Multiply by the weight: [n_in, n] -> [n_out, n]."""
         return mul_mat(self.weight, x, self.prec)
 
-    def scaled(self, g: GraphBuilder, x: Tensor) -> Tensor:
+    def matmul(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """scale * (weight x), without the bias. [n_in, n] -> [n_out, n]"""
         res = self.product(g, x)
         res = res if self.scale is None else mul(res, self.scale)
-        return g.params.loras.add_to(res, self.weight, x)
+        return g.params.loras.add_terms(res, self.weight, x)
 
     def __call__(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """Multiply, scale and add the bias: [n_in, n] -> [n_out, n]."""
-        res = self.scaled(g, x)
+        res = self.matmul(g, x)
         if self.bias is None:
             return res
         return add(g.cb(res, self.before_bias) if self.before_bias else res, self.bias)
+
+    scaled = Former("matmul")
 
 
 @dataclass(slots=True)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from ggml_py._moved import Former
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from llama_py.adapters.control_vector import PlacedDirections
 from llama_py.adapters.lora import NO_LORAS, Loras
 from llama_py.batch import UBatch
-from llama_py.graph.borrowed import Borrowed
+from llama_py.graph.borrowed import TargetTensors
 from llama_py.graph.cross import Cross
 from llama_py.hparams import HParams
 from llama_py.hparams.cparams import CParams
@@ -44,7 +45,7 @@ class GraphParams:
     encoded: Cross | None = None
     loras: Loras = NO_LORAS
     head: Callable[..., Tensor] | None = None
-    lent: Borrowed | None = None
+    lent: TargetTensors | None = None
 
     @property
     def cross(self) -> Cross:
@@ -56,7 +57,7 @@ class GraphParams:
         return self.encoded
 
     @property
-    def borrowed(self) -> Borrowed:
+    def target_tensors(self) -> TargetTensors:
         """Tensors of the target model; ContextError if they are missing."""
         if self.lent is None:
             raise ContextError(
@@ -77,6 +78,8 @@ class GraphParams:
             and self.cparams == other.cparams
             and self.hparams is other.hparams
         )
+
+    borrowed = Former("target_tensors")
 
 
 def same_shape(a: UBatch, b: UBatch) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from ggml_py._moved import Former
 from llama_py.gguf.keys import (
     END_OF_POSITIONS,
     HIGHEST_BASE,
@@ -242,7 +243,7 @@ class HParams(Declared):
     def state_sections(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         return (), ()
 
-    def kv_of(self, il: int) -> int:
+    def kv_layer(self, il: int) -> int:
         """Return the layer with the keys and values of layer il's attention."""
         return il
 
@@ -273,7 +274,7 @@ class HParams(Declared):
         return POOLING[self.pooling_type] if known else "none"
 
     @cached_property
-    def windowed(self) -> bool:
+    def has_windows(self) -> bool:
         """True if some layers use sliding-window attention."""
         return any(shape.window is not None for shape in self.layers)
 
@@ -292,7 +293,7 @@ class HParams(Declared):
         return self.n_embd_inp
 
     @property
-    def n_embd_beside(self) -> int:
+    def n_embd_hidden(self) -> int:
         """Dimensions of hidden states that accompany tokens."""
         return self.n_embd
 
@@ -368,6 +369,10 @@ class HParams(Declared):
         several = self.rope_type in (ROPE_MROPE, ROPE_IMROPE) or any(self.rope_sections)
         if several and not 0 < sum(self.rope_sections) <= size:
             raise keys.error("rope.dimension_sections", f"sum must be from 1 to {size}")
+
+    kv_of = Former("kv_layer")
+    windowed = Former("has_windows")
+    n_embd_beside = Former("n_embd_hidden")
 
 
 def _freq_scale(keys: Keys) -> float:

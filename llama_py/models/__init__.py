@@ -16,6 +16,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
+from ggml_py._moved import former_names
 from ggml_py.errors import UnknownArchitecture
 from llama_py.models.trunks.architecture import Architecture
 from llama_py.params.near import nearest
@@ -38,18 +39,18 @@ def register(kind: A) -> A:
 
 def known_architectures() -> list[str]:
     """Return the names that general.architecture may have, without importing them."""
-    return sorted({*_REGISTERED, *_ours(), *_others()})
+    return sorted({*_REGISTERED, *_own_modules(), *_entry_points()})
 
 
 @cache
-def _ours() -> dict[str, str]:
+def _own_modules() -> dict[str, str]:
     """Return the module of each architecture in this folder."""
     modules = (m.name for m in pkgutil.iter_modules(__path__) if not m.ispkg)
-    return {spelled(name): name for name in modules if not name.startswith("_")}
+    return {architecture_name(name): name for name in modules if not name.startswith("_")}
 
 
 @cache
-def spelled(module: str) -> str:
+def architecture_name(module: str) -> str:
     """Return the name of the architecture that a module of this folder defines."""
     if "_" not in module:
         return module
@@ -60,7 +61,7 @@ def spelled(module: str) -> str:
 
 
 @cache
-def _others() -> dict[str, EntryPoint]:
+def _entry_points() -> dict[str, EntryPoint]:
     from importlib.metadata import entry_points  # slow to import
 
     return {point.name: point for point in entry_points(group=GROUP)}
@@ -70,11 +71,11 @@ def architecture(arch: str) -> type[Architecture]:
     """Return the class of an architecture; UnknownArchitecture suggests similar names."""
     if arch in _REGISTERED:
         return _REGISTERED[arch]
-    module = _ours().get(arch)
+    module = _own_modules().get(arch)
     if module is not None:
-        return _defined(import_module(f"{__name__}.{module}"), arch)
-    if arch in _others():
-        return _defined(_others()[arch].load(), arch)
+        return _find_class(import_module(f"{__name__}.{module}"), arch)
+    if arch in _entry_points():
+        return _find_class(_entry_points()[arch].load(), arch)
     known = known_architectures()
     found = nearest(arch, known)
     hint = f", nearest: {', '.join(found)}" if found else ""
@@ -84,10 +85,14 @@ def architecture(arch: str) -> type[Architecture]:
     )
 
 
-def _defined(module: ModuleType, arch: str) -> type[Architecture]:
+def _find_class(module: ModuleType, arch: str) -> type[Architecture]:
     for value in vars(module).values():
         is_one = isinstance(value, type) and issubclass(value, Architecture)
         if is_one and vars(value).get("arch") == arch:
             found: type[Architecture] = value
             return found
     raise UnknownArchitecture(f"{module.__name__} defines no Architecture with arch = {arch!r}")
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, spelled="architecture_name")

@@ -15,7 +15,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Block, LongDecoder
-from llama_py.models.trunks.plain import Plain, WholeHParams
+from llama_py.models.trunks.plain import PlainDecoder, WholeHParams
 from llama_py.weights import Weights
 
 
@@ -29,7 +29,7 @@ class ApertusHParams(WholeHParams):
     xielu_eps: tuple[float, ...] = numbers("/xielu.eps")
 
 
-class Apertus(Plain, LongDecoder):
+class Apertus(PlainDecoder, LongDecoder):
     arch = "apertus"
     HParams = ApertusHParams
     hp: ApertusHParams

@@ -7,7 +7,7 @@ from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Block, LongDecoder
-from llama_py.models.trunks.plain import Plain, WholeHParams
+from llama_py.models.trunks.plain import PlainDecoder, WholeHParams
 from llama_py.weights import Weights
 
 
@@ -15,7 +15,7 @@ class ArceeHParams(WholeHParams):
     rope_type = ROPE_NORMAL
 
 
-class Arcee(Plain, LongDecoder):
+class Arcee(PlainDecoder, LongDecoder):
     arch = "arcee"
     HParams = ArceeHParams
     sizes = {36: "4B"}

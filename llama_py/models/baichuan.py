@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from llama_py.gguf.keys import Keys
 from llama_py.hparams.layer_shape import ROPE_NORMAL
-from llama_py.models.trunks.plain import Plain, WholeHParams
+from llama_py.models.trunks.plain import PlainDecoder, WholeHParams
 
 
 class BaichuanHParams(WholeHParams):
@@ -18,7 +18,7 @@ class BaichuanHParams(WholeHParams):
             self.max_alibi_bias = 8.0
 
 
-class Baichuan(Plain):
+class Baichuan(PlainDecoder):
     arch = "baichuan"
     HParams = BaichuanHParams
     sizes = {32: "7B", 40: "13B"}

@@ -7,7 +7,7 @@ from llama_py.hparams import RMS_EPS
 from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
-from llama_py.models.trunks.plain import Plain
+from llama_py.models.trunks.plain import PlainDecoder
 from llama_py.weights import Weights
 
 
@@ -24,7 +24,7 @@ class BailingMoeHParams(LeadingDenseHParams):
         super().load(keys)
 
 
-class BailingMoe(Plain):
+class BailingMoe(PlainDecoder):
     arch = "bailingmoe"
     HParams = BailingMoeHParams
     hp: BailingMoeHParams

@@ -93,17 +93,17 @@ class BailingMoe3KDA(KDA):
     def declare_decay(self, w: Weights, n_embd: int) -> None:
         self.f_a = w.linear("ssm_f_a", n_embd, self.n_inner, scaled=False)
 
-    def stored(self, g: GraphBuilder) -> range:
+    def rollback_distances(self, g: GraphBuilder) -> range:
         return slots(g)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         heads = self.size, self.n_head, g.n_tokens
-        q, k, v = self.convolved(g, cur, il)
+        q, k, v = self.project_and_convolve(g, cur, il)
         gate = mul(reshape(add(self.f_a(g, cur), self.dt), *heads), self._a())
         gate = reshape(scale(sigmoid(gate), self.lower_bound), *heads[:2], *g.per_seq)
         g.cb(gate, "kda_gate", il)  # log of the decay
         beta = sigmoid(reshape(self.beta(g, cur), 1, self.n_head, *g.per_seq))
-        q, k = self.normed(g, q, k)
+        q, k = self.normalize_heads(g, q, k)
         state, states = self.state(g, il), g.inp_rs.mctx.get_s_l(il)
         output = build_recurrent_attn(g, states, Delta(q, k, v, gate, beta), state, il)
         output = cont(g.cb(output, "attn_output", il))
@@ -125,7 +125,7 @@ class BailingMoe3Attention(LatentAttention):
         super().__init__(w, sizes, absorbed=absorbed, output=output, turn=turn, name="mla_out")
         self.gate = w.linear("attn_gate", hp.n_embd, self.n.n_head, scaled=False)
 
-    def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
+    def gate_heads(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
         d_v, n_head, n_tokens = self.n.d_v, self.n.n_head, g.n_tokens
         gate = sigmoid(reshape(self.gate(g, cur), 1, n_head, n_tokens))
         x = mul(reshape(attended, d_v, n_head, n_tokens), gate)

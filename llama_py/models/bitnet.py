@@ -13,7 +13,7 @@ from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.hparams.shard import Steps
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Block
-from llama_py.models.trunks.plain import Plain, PlainHParams
+from llama_py.models.trunks.plain import PlainDecoder, PlainHParams
 from llama_py.weights import Weights
 
 
@@ -21,7 +21,7 @@ class BitNetHParams(PlainHParams):
     rope_type = ROPE_NEOX
 
 
-class BitNet(Plain):
+class BitNet(PlainDecoder):
     arch = "bitnet"
     HParams = BitNetHParams
     sizes = {26: "3B"}
@@ -48,16 +48,16 @@ class SubNormedAttention(Attention):
         self.n_all = shape.n_embd_head_v * hp.n_head[w.il]
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        seen = self.seen(g, self.project(g, cur, il), il)
-        return self._projected(g, self.sub_norm(g, seen, "attn_sub_norm", il), il)
+        seen = self.attend(g, self.project(g, cur, il), il)
+        return self._project(g, self.sub_norm(g, seen, "attn_sub_norm", il), il)
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
         """Attend with a share of the heads, yielding for the norm over all heads."""
-        seen = self.seen(g, self.project(g, cur, il), il)
+        seen = self.attend(g, self.project(g, cur, il), il)
         normed = yield from normed_in_parts(g, seen, self.sub_norm, self.n_all)
-        return self._projected(g, normed, il)
+        return self._project(g, normed, il)
 
-    def _projected(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+    def _project(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         return g.cb(self.output(g, cur), self.name, il)
 
 
@@ -72,14 +72,14 @@ class SubNormedFeedForward(FeedForward):
         self.sub_norm, self.n_all = w.norm("ffn_sub_norm", n_ff), hp.n_ff[w.il]
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        hidden = self.hidden(g, cur, il)
-        return self.projected(g, self.sub_norm(g, hidden, "ffn_sub_norm", il), il)
+        hidden = self.compute_hidden(g, cur, il)
+        return self.project_down(g, self.sub_norm(g, hidden, "ffn_sub_norm", il), il)
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
         """Apply a share of the feed-forward, yielding for the norm over all dimensions."""
-        hidden = self.hidden(g, cur, il)
+        hidden = self.compute_hidden(g, cur, il)
         normed = yield from normed_in_parts(g, hidden, self.sub_norm, self.n_all)
-        return self.projected(g, normed, il)
+        return self.project_down(g, normed, il)
 
 
 def normed_in_parts(g: GraphBuilder, x: Tensor, norm: Norm, n: int) -> Steps:

@@ -7,7 +7,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Block
-from llama_py.models.trunks.plain import Plain, PlainHParams
+from llama_py.models.trunks.plain import PlainDecoder, PlainHParams
 from llama_py.weights import Weights
 
 
@@ -15,7 +15,7 @@ class ChatGlmHParams(PlainHParams):
     rope_type = ROPE_NORMAL
 
 
-class ChatGlm(Plain):
+class ChatGlm(PlainDecoder):
     arch = "chatglm"
     HParams = ChatGlmHParams
 

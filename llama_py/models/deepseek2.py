@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ggml_py.tensor import Tensor
 from llama_py.blocks.experts import GATING_FUNCS
-from llama_py.blocks.functions import tempered
+from llama_py.blocks.functions import scale_by_position
 from llama_py.blocks.latent_attention import LatentAttention
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
@@ -50,12 +50,12 @@ class Deepseek2HParams(YarnLatentHParams):
 class DeepseekAttention(LatentAttention):
     parts_keep = KVCacheSpec
 
-    def tempered(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
+    def scale_queries(self, g: GraphBuilder, q: Tensor, il: int) -> Tensor:
         assert isinstance(g.hp, Deepseek2HParams)
         length, factor = g.hp.attn_temp_length, g.hp.attn_temp_scale
         if not factor:
             return q
-        return g.cb(tempered(g, q, length, factor), "Qcur_attn_temp_scaled", il)
+        return g.cb(scale_by_position(g, q, length, factor), "Qcur_attn_temp_scaled", il)
 
 
 class TrunkAttention(DeepseekAttention):

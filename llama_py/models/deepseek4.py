@@ -42,7 +42,7 @@ from llama_py.models.trunks.streams import (
     DRAFT_NAMES_STREAMS,
     StreamLayer,
     StreamNextN,
-    flattened,
+    join_streams,
     mean,
     own_head,
     spread,
@@ -137,21 +137,21 @@ class Deepseek4HParams(RoutedHParams):
         )
 
     @property
-    def n_embd_beside(self) -> int:
+    def n_embd_hidden(self) -> int:
         return STREAMS * self.n_embd
 
     @property
-    def rotated(self) -> bool:
+    def rotates_keys(self) -> bool:
         """True if all keys are rotated like the indexer's, because they have the same size."""
         return self.n_embd_head_k == self.indexer_head_size and not self.n_embd_head_k % ROTATED
 
-    def compressed(self, il: int) -> Compressed | None:
+    def compressed_spec(self, il: int) -> Compressed | None:
         """Return the compressed keys of layer il, which reach beyond its window, or None."""
         ratio = self.compress_ratios[il]
         if not ratio:
             return None
         kind = "csa" if ratio == CHOSEN else "hca"
-        return Compressed(kind, ratio, self.n_embd_head_k, ratio == CHOSEN, self.rotated)
+        return Compressed(kind, ratio, self.n_embd_head_k, ratio == CHOSEN, self.rotates_keys)
 
     def index(self, il: int) -> Compressed | None:
         """Return the compressed keys of layer il's indexer."""
@@ -249,7 +249,7 @@ class Deepseek4(DraftingDecoder):
             hp.n_groups,
             hp.n_lora_o,
             hp.freq_base_compressed,
-            hp.compressed(il),
+            hp.compressed_spec(il),
         )
         indexer = None
         if index is not None:
@@ -281,9 +281,9 @@ class Deepseek4(DraftingDecoder):
             hp.window(il),
             hp.rope(il),
             apart=il < hp.n_layer,
-            rotated=hp.rotated,
+            rotated=hp.rotates_keys,
         )
-        return tuple(one for one in (near, hp.compressed(il), hp.index(il)) if one is not None)
+        return tuple(one for one in (near, hp.compressed_spec(il), hp.index(il)) if one is not None)
 
     def embed(self, g: GraphBuilder) -> Tensor:
         embd, near = super().embed(g), g.inp_attn(0)
@@ -300,7 +300,7 @@ class Deepseek4(DraftingDecoder):
         return False
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
-        flat = g.outputs(flattened(cur))[0]
+        flat = g.outputs(join_streams(cur))[0]
         if g.cparams.embeddings_nextn:
             g.res.t_h_nextn = g.cb(flat if g.cparams.embeddings_nextn_masked else cur, "h_nextn")
         x = reshape(flat, self.hp.n_embd, STREAMS, flat.ne[1])
@@ -308,7 +308,7 @@ class Deepseek4(DraftingDecoder):
         g.res.t_embd = cur
         self.head(g, cur)
 
-    def head_of(self, nextn: int | None = None) -> Linear | None:
+    def lm_head(self, nextn: int | None = None) -> Linear | None:
         return own_head(None if nextn is None else self.drafting[nextn], self.output)
 
     def build_draft(self, g: GraphBuilder) -> None:

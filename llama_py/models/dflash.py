@@ -25,7 +25,7 @@ from llama_py.blocks.hyper_connections import HeadConnections
 from llama_py.blocks.rope import rope
 from llama_py.blocks.softmax import Scores
 from llama_py.gguf.keys import Keys, divisor, flag, number, text, uint, uints
-from llama_py.graph.borrowed import Borrowed
+from llama_py.graph.borrowed import TargetTensors
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputEmbd
 from llama_py.hparams import RMS_EPS, HParams
@@ -174,18 +174,20 @@ class BlockLayer:
     def __call__(self, g: GraphBuilder, residual: Tensor, il: int, freqs: Tensor | None) -> Tensor:
         """Apply the layer to a block: [n_embd, n_tokens] -> same shape."""
         cur = self.attn_norm(g, residual, "noise_norm", il)
-        cur = self._between(g, "attn", cur, il, lambda x: self._attended(g, x, il, freqs))
+        cur = self._between_convolutions(
+            g, "attn", cur, il, lambda x: self._attend(g, x, il, freqs)
+        )
         if self.attn_post_norm is not None:
             cur = self.attn_post_norm(g, cur, "attn_post_norm", il)
         ffn_inp = g.cb(add(cur, residual), "ffn_inp", il)
         cur = self.ffn_norm(g, ffn_inp, "ffn_norm", il)
-        cur = self._between(g, "ffn", cur, il, lambda x: self.feed_forward(g, x, il))
+        cur = self._between_convolutions(g, "ffn", cur, il, lambda x: self.feed_forward(g, x, il))
         if self.ffn_post_norm is not None:
             cur = self.ffn_post_norm(g, cur, "ffn_post_norm", il)
         cur = add(cur, ffn_inp)
         return g.cb(cur if self.out_scale is None else mul(cur, self.out_scale), "l_out", il)
 
-    def _between(
+    def _between_convolutions(
         self, g: GraphBuilder, what: str, cur: Tensor, il: int, inner: Callable[[Tensor], Tensor]
     ) -> Tensor:
         """Apply `inner` between two convolutions, if the layer has them."""
@@ -196,7 +198,7 @@ class BlockLayer:
         cur = inner(g.cb(conv(g, cur, own, 0), f"{what}_conv_in", il))
         return g.cb(conv(g, cur, own, 1), f"{what}_conv_out", il)
 
-    def _attended(self, g: GraphBuilder, cur: Tensor, il: int, freqs: Tensor | None) -> Tensor:
+    def _attend(self, g: GraphBuilder, cur: Tensor, il: int, freqs: Tensor | None) -> Tensor:
         q = reshape(self.q(g, cur), *self.heads, g.n_tokens)
         q = rope(g, self.q_norm(g, q, il=il), il, freqs)
         k, v = self.keys_values(g, cur, il, freqs)
@@ -260,7 +262,7 @@ class DFlash(Architecture):
     def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
         return self.freqs
 
-    def placeholder_tensors(self) -> Borrowed:
+    def placeholder_tensors(self) -> TargetTensors:
         return self.ends.placeholder_tensors()
 
     def build_encoder(self, g: GraphBuilder) -> None:

@@ -58,7 +58,7 @@ class Dots3NoteHParams(ChoosingHParams, ScaledWindows):
             self.n_rot,
         )
 
-    def indexer_of(self, il: int) -> int:
+    def indexer_layer(self, il: int) -> int:
         return -1 if self.swa_layers[il] else il
 
 
@@ -78,7 +78,7 @@ class Dots3NoteAttention(ChoosingAttention):
     def shared_key(self, g: GraphBuilder, k_pe: Tensor, il: int) -> Tensor:
         return self.k_norm(g, k_pe, "k_pe", il)
 
-    def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
+    def gate_heads(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
         n = self.n
         g.cb(attended, "attn_out", il)
         gate = g.cb(self.gate(g, cur), "attn_gate", il)

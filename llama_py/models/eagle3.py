@@ -17,7 +17,7 @@ from llama_py.blocks.attention import Attention, RowProjections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.rope import RopeFactors
 from llama_py.gguf.keys import Keys, flag, number, uint
-from llama_py.graph.borrowed import Borrowed
+from llama_py.graph.borrowed import TargetTensors
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputEmbd
 from llama_py.hparams import RMS_EPS, HParams
@@ -94,7 +94,7 @@ class Eagle3(Architecture):
     def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
         return self.factors(cparams)
 
-    def placeholder_tensors(self) -> Borrowed:
+    def placeholder_tensors(self) -> TargetTensors:
         return self.ends.placeholder_tensors()
 
     def build_encoder(self, g: GraphBuilder) -> None:

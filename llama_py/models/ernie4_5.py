@@ -7,7 +7,7 @@ from typing import ClassVar
 from llama_py.blocks.attention import Attention
 from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Block
-from llama_py.models.trunks.plain import Plain, WholeHParams
+from llama_py.models.trunks.plain import PlainDecoder, WholeHParams
 from llama_py.weights import Bias, Weights
 
 
@@ -15,7 +15,7 @@ class Ernie45HParams(WholeHParams):
     rope_type = ROPE_NORMAL
 
 
-class Ernie45(Plain):
+class Ernie45(PlainDecoder):
     arch = "ernie4_5"
     HParams = Ernie45HParams
     sizes = {18: "0.3B", 28: "21B.A3B", 54: "300B.A47B"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_py.blocks.attention import Attention
 from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Block, LongDecoder
-from llama_py.models.trunks.plain import Plain, WholeHParams
+from llama_py.models.trunks.plain import PlainDecoder, WholeHParams
 from llama_py.weights import Weights
 
 
@@ -13,7 +13,7 @@ class ExaoneHParams(WholeHParams):
     rope_type = ROPE_NEOX
 
 
-class Exaone(Plain, LongDecoder):
+class Exaone(PlainDecoder, LongDecoder):
     arch = "exaone"
     HParams = ExaoneHParams
     sizes = {32: "8B"}

@@ -8,7 +8,7 @@ from llama_py.gguf.keys import Keys, number, uint
 from llama_py.hparams import RMS_EPS, HParams, WindowedHParams
 from llama_py.hparams.layer_shape import ROPE_NEOX, Rope
 from llama_py.models.trunks.decoder import Layer, LongDecoder
-from llama_py.models.trunks.plain import Plain
+from llama_py.models.trunks.plain import PlainDecoder
 from llama_py.weights import Weights
 
 N_LAYER_WINDOWED = 64  # layers of the model with windows; llama.cpp reads no other model's
@@ -33,7 +33,7 @@ class Exaone4HParams(WindowedHParams):
         return HParams.rope(self, il) if self.swa_layers[il] or not self.n_swa else None
 
 
-class Exaone4(Plain, LongDecoder):
+class Exaone4(PlainDecoder, LongDecoder):
     """NextN layers are ignored, like in llama.cpp."""
 
     arch = "exaone4"

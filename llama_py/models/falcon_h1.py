@@ -61,7 +61,7 @@ class FalconH1Layer:
     both: BlockSum | None = None
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
-        both = g.cb(self._both(g, cur, il), "layer_out", il)
+        both = g.cb(self._attend_and_scan(g, cur, il), "layer_out", il)
         ffn_inp = add(both, cur)
         if last:  # only output rows remain
             ffn_inp = g.outputs(ffn_inp)[0]
@@ -69,7 +69,7 @@ class FalconH1Layer:
         cur = self.feed_forward(g, self.ffn_norm(g, ffn_inp, "ffn_norm", il), il)
         return add(cur, ffn_inp)
 
-    def _both(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+    def _attend_and_scan(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         if self.both is not None:
             normed = self.norm(g, cur, "attn_norm", il)
             return self.both(g, normed, self.norm(g, cur, "ssm_in", il), il)

@@ -10,7 +10,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Block
-from llama_py.models.trunks.plain import Plain, PlainHParams
+from llama_py.models.trunks.plain import PlainDecoder, PlainHParams
 from llama_py.weights import Weights
 
 
@@ -18,7 +18,7 @@ class GemmaHParams(PlainHParams):
     rope_type = ROPE_NEOX
 
 
-class Gemma(Plain):
+class Gemma(PlainDecoder):
     arch = "gemma"
     HParams = GemmaHParams
     sizes = {18: "2B", 28: "7B"}

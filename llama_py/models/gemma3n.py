@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ggml_py.ops import add, concat, gelu, mean, mul, relu, scale, sqr, sqrt, sub, sum_rows
 from ggml_py.tensor import Tensor
-from llama_py.blocks.altup import AltUp, AltUpEnds, others, stream
+from llama_py.blocks.altup import AltUp, AltUpEnds, drop_first_stream, stream
 from llama_py.blocks.attention import Projections
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.per_layer import LayerGate, PerLayerInputs
@@ -45,11 +45,11 @@ class SparseFeedForward:
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         up, gate = self.up(g, cur), self.gate(g, cur)
         if il < N_LAYER_SPARSE:
-            gate = _above(gate)
+            gate = _excess(gate)
         return g.cb(self.down(g, mul(up, gelu(gate))), "ffn_out", il)
 
 
-def _above(x: Tensor) -> Tensor:
+def _excess(x: Tensor) -> Tensor:
     """Return the excess of each row over its mean plus SPARSITY_STD deviations."""
     middle = mean(x)
     deviation = sqrt(scale(sum_rows(sqr(sub(x, middle))), 1.0 / (x.ne[0] - 1)))
@@ -77,7 +77,7 @@ class Gemma3nLayer:
         self.correct_scale = w.tensor("altup_correct_scale.weight", n_embd)
         self.attn_norm, self.laurel = w.norm("attn_norm", n_embd), Laurel(w, n_embd)
         q_norm, k_norm = (w.norm(f"attn_{x}_norm", shape.n_embd_head_k) for x in "qk")
-        own = hp.kv_of(il) == il
+        own = hp.kv_layer(il) == il
         qkv = Projections(w, n_embd, shape, bias=True if own else "unread", scaled=own)
         self.attention = attention(hp, il)(w, hp, q_norm, k_norm, qkv)
         self.attn_post_norm = w.norm("post_attention_norm", n_embd)
@@ -99,13 +99,13 @@ class Gemma3nLayer:
         cur = g.cb(self.ffn_post_norm(g, cur), "ffn_post_norm", il)
         cur = g.cb(add(cur, both), "attn_ffw_laurel_gated", il)
         corrected = self.altup.correct(g, predicted, cur, il)
-        rest = add(others(corrected), self._layer_input(g, corrected, il))
+        rest = add(drop_first_stream(corrected), self._layer_input(g, corrected, il))
         return concat(stream(corrected, 0), rest, 2)
 
     def _layer_input(self, g: GraphBuilder, corrected: Tensor, il: int) -> Tensor:
         """Gate the layer's own input by the first stream. -> [n_embd, n_tokens]"""
         cur = mul(stream(corrected, 0), self.correct_scale)
-        return self.gate(g, cur, stream(g.made("inp_per_layer"), il), il)
+        return self.gate(g, cur, stream(g.get_shared("inp_per_layer"), il), il)
 
 
 class Gemma3n(SharedKVDecoder):

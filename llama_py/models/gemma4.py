@@ -62,7 +62,7 @@ class RoutedExperts:
         return self.experts(g, cur, il, self.experts.route(g, seen, il))
 
 
-class ExpertsBeside:
+class ParallelExperts:
     """Experts in parallel with the feed-forward; both results are normed, and added."""
 
     def __init__(self, w: Weights, hp: Gemma4HParams) -> None:
@@ -71,7 +71,7 @@ class ExpertsBeside:
         self.post_norm_2 = w.norm("post_ffw_norm_2", hp.n_embd)
         self.experts = RoutedExperts(w, hp)
 
-    def add_to(self, g: GraphBuilder, mlp: Tensor, attn_out: Tensor, il: int) -> Tensor:
+    def add_experts(self, g: GraphBuilder, mlp: Tensor, attn_out: Tensor, il: int) -> Tensor:
         """Add the experts' result to mlp [n_embd, n]; attn_out [n_embd, n] is their input."""
         mlp = self.post_norm_1(g, mlp, "ffn_mlp", il)
         moe = self.experts(g, self.pre_norm_2(g, attn_out, "ffn_norm_2", il), attn_out, il)
@@ -88,7 +88,7 @@ class Gemma4Layer:
         self.ffn_norm = w.norm("ffn_norm", n_embd)
         self.feed_forward = FeedForward(w, n_embd, shape.n_ff, act=GELU, name="")
         self.ffn_post_norm = w.norm("post_ffw_norm", n_embd)
-        self.beside = ExpertsBeside(w, hp) if w.has("ffn_gate_inp.weight") else None
+        self.beside = ParallelExperts(w, hp) if w.has("ffn_gate_inp.weight") else None
         self.gate = LayerGate(w, n_embd, hp.n_embd_per_layer) if hp.n_embd_per_layer else None
         self.out_scale = w.optional_tensor("layer_output_scale.weight", 1)
 
@@ -100,7 +100,7 @@ class Gemma4Layer:
             cur, residual = g.outputs(cur, residual)
         cur = self.attn_post_norm(g, cur, "attn_post_norm", il)
         attn_out = g.cb(add(cur, residual), "attn_out", il)
-        cur = g.cb(self.ffn_post_norm(g, self._fed(g, attn_out, il)), "ffn_post_norm", il)
+        cur = g.cb(self.ffn_post_norm(g, self._feed_forward(g, attn_out, il)), "ffn_post_norm", il)
         cur = add(cur, attn_out)
         if self.gate is not None:
             cur = add(g.cb(cur, "pe_in", il), self._layer_input(g, cur, il, last))
@@ -108,23 +108,23 @@ class Gemma4Layer:
             cur = g.cb(mul(cur, self.out_scale), "out_scaled", il)
         return cur
 
-    def _fed(self, g: GraphBuilder, attn_out: Tensor, il: int) -> Tensor:
+    def _feed_forward(self, g: GraphBuilder, attn_out: Tensor, il: int) -> Tensor:
         name = "ffn_norm" if self.beside is None else "ffn_norm_1"
         cur = self.feed_forward(g, self.ffn_norm(g, attn_out, name, il), il)
         if self.beside is None:
             return g.cb(cur, "ffn_out", il)
-        return self.beside.add_to(g, cur, attn_out, il)
+        return self.beside.add_experts(g, cur, attn_out, il)
 
     def _layer_input(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         """Gate the layer's own input by cur. -> like cur"""
         assert self.gate is not None
-        mine = stream(g.made("inp_per_layer"), il)
+        mine = stream(g.get_shared("inp_per_layer"), il)
         return self.gate(g, cur, g.outputs(mine)[0] if last else mine, il)
 
 
 def _attention(w: Weights, hp: Gemma4HParams, freqs: Tensor | None) -> NormedValues:
     """Declare the attention of the layer of w."""
-    shape, own = hp.layers[w.il], hp.kv_of(w.il) == w.il
+    shape, own = hp.layers[w.il], hp.kv_layer(w.il) == w.il
     qkv = RowProjections(w, hp.n_embd, shape, bias=False, needed="qk" if own else "q")
     k_norm: Norm | None = None
     if own:

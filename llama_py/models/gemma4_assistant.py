@@ -18,7 +18,7 @@ from llama_py.blocks.activation import GELU
 from llama_py.blocks.attention import Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import Keys, number, uint
-from llama_py.graph.borrowed import Borrowed
+from llama_py.graph.borrowed import TargetTensors
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputEmbd
 from llama_py.graph.linear import Linear
@@ -60,7 +60,7 @@ class Gemma4AssistantHParams(WindowedHParams):
         self.n_layer_nextn = 0  # all are one graph's
 
     @property
-    def n_embd_beside(self) -> int:
+    def n_embd_hidden(self) -> int:
         return self.n_embd_out
 
 
@@ -115,17 +115,17 @@ class Gemma4Assistant(Architecture):
     def rope_factors(self, cparams: CParams, il: int) -> Tensor | None:
         return self._freqs(il)
 
-    def head_of(self, nextn: int | None = None) -> Linear | None:
+    def lm_head(self, nextn: int | None = None) -> Linear | None:
         return self.output
 
-    def placeholder_tensors(self) -> Borrowed:
-        return Borrowed(Tensor(F32, (self.hp.n_embd_out, self.hp.n_vocab)))
+    def placeholder_tensors(self) -> TargetTensors:
+        return TargetTensors(Tensor(F32, (self.hp.n_embd_out, self.hp.n_vocab)))
 
     def reads(self, kept: Mapping[int, MemorySpecs]) -> Mapping[int, int]:
         last, found = max(kept), dict[int, int]()
         for il in range(self.hp.n_layer):
             found[il] = last - 1 if self.hp.swa_layers[il] else last
-            mine, theirs = self.memory_spec(il)[0], _stored(kept, found[il])
+            mine, theirs = self.memory_spec(il)[0], _target_spec(kept, found[il])
             assert isinstance(mine, KVCacheSpec)
             if theirs is None or _sizes(mine) != _sizes(theirs):
                 raise ContextError(
@@ -137,7 +137,7 @@ class Gemma4Assistant(Architecture):
 
     def build(self, g: GraphBuilder) -> None:
         inp = g.add_input(InputEmbd(self.hp.n_embd_out, g.n_tokens, ("inp_tokens", "inp_h")))
-        table = g.params.borrowed.token_embd
+        table = g.params.target_tensors.token_embd
         if table is None or table.ne[0] != self.hp.n_embd_out:
             raise ContextError(
                 f"this draft model needs embeddings of length {self.hp.n_embd_out}, which the "
@@ -156,7 +156,7 @@ class Gemma4Assistant(Architecture):
         g.expand(g.res.t_h_nextn)
 
 
-def _stored(kept: Mapping[int, MemorySpecs], il: int) -> KVCacheSpec | None:
+def _target_spec(kept: Mapping[int, MemorySpecs], il: int) -> KVCacheSpec | None:
     """Return the keys and values that layer il attends to, its own or another layer's."""
     for one in kept.get(il, ()):
         if isinstance(one, KVCacheSpec):

@@ -85,6 +85,6 @@ class NamedAttention(Attention):
 
     parts_keep = KVCacheSpec
 
-    def seen(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
+    def attend(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
         g.cb(qkv.v, "Vcur_heads", il)
-        return super().seen(g, qkv, il)
+        return super().attend(g, qkv, il)

@@ -32,7 +32,7 @@ from llama_py.models.trunks.experts import expert_layer
 from llama_py.models.trunks.kimi import BoundedKimiHParams
 from llama_py.models.trunks.latent import Latent
 from llama_py.models.trunks.rules import QuantizeRules
-from llama_py.models.trunks.streams import StreamLayer, flattened, mean, spread
+from llama_py.models.trunks.streams import StreamLayer, join_streams, mean, spread
 from llama_py.weights import Weights
 
 MORE_INDEXER_TENSORS = ("indexer_compressor_gate.weight", "indexer_compressor_ape.weight")
@@ -174,16 +174,16 @@ class PoolAttention:
         latent = g.cb(reshape(latent, n.n_lora_kv, 1, g.n_tokens), "kv_cmpr", il)
         q = permute(mul_mat(self.k_b, permute(q, 0, 2, 1, 3)), 0, 2, 1, 3)
         g.cb(q, "q_absorbed", il)
-        inp, chosen = self._chosen(g, cur, small, il)
+        inp, chosen = self._choose(g, cur, small, il)
         g.expand(q)
         g.expand(latent)
         cache = g.inp_attn(il)
         g.expand(cache.mctx.cpy_k(latent, cache.k_idxs, il))
-        attended = self._gathered if inp.gathers else self._masked
+        attended = self._attend_gathered if inp.gathers else self._attend_masked
         out = g.cb(attended(g, q, inp, chosen, il), "kqv_out", il)
         return g.cb(self.output(g, out), "attn_out", il)
 
-    def _chosen(
+    def _choose(
         self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int
     ) -> tuple[InputKPool, Tensor]:
         def choose() -> tuple[InputKPool, Tensor]:
@@ -193,7 +193,7 @@ class PoolAttention:
 
         return g.shared(f"pools-{self.chooser}", choose)
 
-    def _gathered(
+    def _attend_gathered(
         self, g: GraphBuilder, q: Tensor, inp: InputKPool, cells: Tensor, il: int
     ) -> Tensor:
         """Attend to gathered cells I32 [n_sel, T]: q [n_lora_kv, n_head, T] -> [d_v * n_head,
@@ -211,7 +211,7 @@ class PoolAttention:
         g.cb(out, "kqv_gathered", il)
         return reshape(cont(permute(out, 0, 2, 1, 3)), n.d_v * n.n_head, n_tokens)
 
-    def _masked(
+    def _attend_masked(
         self, g: GraphBuilder, q: Tensor, inp: InputKPool, chosen: Tensor, il: int
     ) -> Tensor:
         """Attend with the mask `chosen` [n_kv, T]. -> [d_v * n_head, T]"""
@@ -289,6 +289,6 @@ class Glm5Next(Latent):
         return False
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
-        flat = g.outputs(flattened(cur))[0]
+        flat = g.outputs(join_streams(cur))[0]
         cur = mean(reshape(flat, self.hp.n_embd, STREAMS, flat.ne[1]))
         super().finish(g, g.cb(cur, "hc_head"), True)

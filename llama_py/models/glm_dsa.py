@@ -42,7 +42,7 @@ class GlmDsaHParams(ChoosingHParams):
         super().load(keys)
         self.indexers = self.last_indexers(keys, self.indexer_types)
 
-    def indexer_of(self, il: int) -> int:
+    def indexer_layer(self, il: int) -> int:
         return self.indexers[il] if il < self.n_layer else -1
 
 

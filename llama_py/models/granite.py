@@ -70,7 +70,7 @@ class GraniteHParams(SwitchedHParams):
             )
 
 
-class Scaled(LongDecoder):
+class ScaledDecoder(LongDecoder):
     """Base of Granite and similar models: scaled block results."""
 
     hp: ScaledHParams
@@ -100,7 +100,7 @@ class Scaled(LongDecoder):
         return SharedExperts(w, hp, experts, hp.n_ff_shexp, scaled=False)
 
 
-class Stacked(Scaled):
+class DeepstackGranite(ScaledDecoder):
     """Granite with parts for later layers in input embeddings."""
 
     hp: GraniteHParams
@@ -110,7 +110,7 @@ class Stacked(Scaled):
         return WithPart(layer, part) if il > 0 and part >= 0 else layer
 
 
-class Granite(Stacked):
+class Granite(DeepstackGranite):
     arch = "granite"
     HParams = GraniteHParams
 

@@ -9,7 +9,7 @@ from llama_py.blocks.experts import Experts, ExpertSet, SharedExperts
 from llama_py.gguf.keys import Keys, flags, uint
 from llama_py.hparams import HParams, WindowedHParams
 from llama_py.hparams.layer_shape import Rope
-from llama_py.models.granite import GraniteHParams, Stacked
+from llama_py.models.granite import DeepstackGranite, GraniteHParams
 from llama_py.models.trunks.decoder import Block
 from llama_py.weights import Weights
 
@@ -27,7 +27,7 @@ class GraniteSwaHParams(WindowedHParams, GraniteHParams):
         return HParams.rope(self, il) if self.rope_pattern[il] else None
 
 
-class GraniteSwa(Stacked):
+class GraniteSwa(DeepstackGranite):
     arch = "granite_swa"
     HParams = GraniteSwaHParams
     hp: GraniteSwaHParams

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from llama_py.blocks.mamba import Mamba2Mixer, SSMHParams
 from llama_py.gguf.keys import Keys, divisor
-from llama_py.models.granite import Scaled, SwitchedHParams
+from llama_py.models.granite import ScaledDecoder, SwitchedHParams
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.hybrid import MixedHParams
@@ -24,7 +24,7 @@ class GraniteHybridHParams(MixedHParams, SwitchedHParams, SSMHParams):
         super().load(keys)
 
 
-class GraniteHybrid(Scaled):
+class GraniteHybrid(ScaledDecoder):
     arch = "granitehybrid"
     HParams = GraniteHybridHParams
     hp: GraniteHybridHParams

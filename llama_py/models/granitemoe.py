@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from llama_py.models.granite import Scaled, ScaledHParams
+from llama_py.models.granite import ScaledDecoder, ScaledHParams
 
 
-class GraniteMoe(Scaled):
+class GraniteMoe(ScaledDecoder):
     arch = "granitemoe"
     HParams = ScaledHParams
     sizes = {24: "1B.A400M", 32: "3B.A800M"}

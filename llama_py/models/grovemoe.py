@@ -97,15 +97,15 @@ class TwoSets:
         """Add the results of both sets of experts: [n_embd, n] -> same shape."""
         logits = self.experts.route(g, cur, il)
         moe = self.experts(g, cur, il, logits)
-        return g.cb(add(moe, self._adjusted(g, moe, logits, il)), "ffn_final_moe_out", il)
+        return g.cb(add(moe, self._add_adjugates(g, moe, logits, il)), "ffn_final_moe_out", il)
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
         """Apply a share of both sets, yielding the sum of the first, which the second set reads."""
         logits = self.experts.route(g, cur, il)
         mine = self.experts(g, cur, il, logits)
         moe = yield cont(mine)
-        return add(mine, self._adjusted(g, moe, logits, il))
+        return add(mine, self._add_adjugates(g, moe, logits, il))
 
-    def _adjusted(self, g: GraphBuilder, moe: Tensor, logits: Tensor, il: int) -> Tensor:
+    def _add_adjugates(self, g: GraphBuilder, moe: Tensor, logits: Tensor, il: int) -> Tensor:
         adjusted = self.groups(g, moe, il, logits)
         return scale(g.cb(adjusted, "ffn_adj_moe_out", il), self.scale)

@@ -59,7 +59,7 @@ class GatedChannels(Attention):
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Attend and gate: [n_embd, n_tokens] -> same shape."""
         gate = g.cb(self.gate(g, cur), "attn_gate_proj", il)
-        found = g.cb(self.seen(g, self.project(g, cur, il), il), "attn_pregate", il)
+        found = g.cb(self.attend(g, self.project(g, cur, il), il), "attn_pregate", il)
         gate = g.cb(sigmoid(gate), "attn_gate_sigmoid", il)
         cur = self.output(g, g.cb(mul(found, gate), "attn_gated", il))
         return g.cb(cur, self.name, il)

@@ -10,7 +10,7 @@ from ggml_py.ops import add, cast, concat, mul, repeat_4d, reshape, scale, sigmo
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.blocks.activation import clamped_silu
-from llama_py.blocks.streams import mixes, row, stream, weighted
+from llama_py.blocks.streams import mixes, row, stream, sum_streams
 from llama_py.gguf.keys import Keys, number, numbers, trunk_layers, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
@@ -55,7 +55,7 @@ class HyV4HParams(ChoosingHParams):
         if self.indexer_top_k and not self.indexer_n_head:
             raise keys.error("attention.indexer.head_count", "must be at least 1")
 
-    def indexer_of(self, il: int) -> int:
+    def indexer_layer(self, il: int) -> int:
         return self.indexers[il] if il < self.n_layer else -1
 
 
@@ -69,7 +69,7 @@ class HyV4Attention(SharingAttention):
         super().__init__(w, hp, kq_scale=None, scaled=False)
         self.gate = w.linear("attn_gate", hp.n_embd, hp.n_embd_values(w.il), scaled=False)
 
-    def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
+    def gate_heads(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
         g.cb(attended, "attn_kqv", il)
         gate = sigmoid(self.gate(g, cur))
         return g.cb(mul(attended, gate), "attn_gated", il)
@@ -93,7 +93,7 @@ class HyV4Streams:
         g.cb(pre, "hc_pre", il)
         post = scale(scale(self._weights(mixed, 1), self.gain), 1.0, self.eps)
         g.cb(post, "hc_post_gate", il)
-        return _weighted(x, pre), post
+        return _sum_streams(x, pre), post
 
     def _weights(self, mixes: Tensor, which: int) -> Tensor:
         """Return weights for reading (0) or writing (1) from mixes [2 * n_stream, n_tokens]."""
@@ -114,8 +114,8 @@ class HyV4Streams:
         return cast(out, F32)
 
 
-def _weighted(x: Tensor, weights: Tensor) -> Tensor:
-    return cast(weighted(cast(x, F32), weights), F32)
+def _sum_streams(x: Tensor, weights: Tensor) -> Tensor:
+    return cast(sum_streams(cast(x, F32), weights), F32)
 
 
 @dataclass(slots=True)
@@ -176,5 +176,5 @@ class HyV4(Choosing):
         mixed = g.cb(mixes(g, x, self.head_fn), "hc_head_mixes")
         pre = sigmoid(add(mul(mixed, self.head_scale), self.head_base))
         pre = g.cb(scale(pre, 1.0, self.hp.stream_eps), "hc_head_pre")
-        cur = g.cb(_weighted(x, pre), "hc_head")
+        cur = g.cb(_sum_streams(x, pre), "hc_head")
         super().finish(g, cur, True)

@@ -23,11 +23,13 @@ class JinaBertV2HParams(BertHParams):
 class JinaAttention(Attention):
     """Norms are over the queries, and over the keys, of all heads."""
 
-    def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
-        return QKV(_normed(g, self.q_norm, qkv.q, il), _normed(g, self.k_norm, qkv.k, il), qkv.v)
+    def normalize_heads(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+        return QKV(
+            _normalize(g, self.q_norm, qkv.q, il), _normalize(g, self.k_norm, qkv.k, il), qkv.v
+        )
 
 
-def _normed(g: GraphBuilder, norm: Norm | None, x: Tensor, il: int) -> Tensor:
+def _normalize(g: GraphBuilder, norm: Norm | None, x: Tensor, il: int) -> Tensor:
     """Normalize x [d, n_head, n_tokens] over all heads, if there is a norm."""
     if norm is None:
         return x

@@ -104,7 +104,7 @@ class GatedLatentAttention(LatentAttention):
         super().__init__(w, hp.latent(w.il), absorbed=absorbed, output=output, name="mla_out")
         self.gate = w.optional_linear("attn_gate", hp.n_embd, n_values, scaled=False)
 
-    def gated(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
+    def gate_heads(self, g: GraphBuilder, attended: Tensor, cur: Tensor, il: int) -> Tensor:
         if self.gate is None:
             return attended
         return g.cb(mul(attended, sigmoid(self.gate(g, cur))), "mla_gated", il)

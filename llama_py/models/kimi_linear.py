@@ -52,7 +52,7 @@ class KimiLinearKDA(KDA):
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         size, n_head, n_tokens = self.size, self.n_head, g.n_tokens
-        q, k, v = self.convolved(g, cur, il)
+        q, k, v = self.project_and_convolve(g, cur, il)
         gate = self.f_b(g, self.f_a(g, cur))
         gate = softplus(add(g.cb(gate, "g1 f_b(f_a(cur))", il), self.dt))
         gate = mul(reshape(gate, size, n_head, n_tokens), reshape(self.a, 1, n_head, 1))
@@ -61,7 +61,7 @@ class KimiLinearKDA(KDA):
         beta = sigmoid(g.cb(beta, "kda_beta", il))
         cur = reshape(cur, cur.ne[0], *g.per_seq)
         state = self.state(g, il)
-        q, k = self.normed(g, q, k)
+        q, k = self.normalize_heads(g, q, k)
         x, states = Delta(q, k, v, gate, beta), g.inp_rs.mctx.get_s_l(il)
         output = build_recurrent_attn(g, states, x, state, il, flat=True)
         output = g.cb(cont(output), "attn_output", il)

@@ -61,8 +61,8 @@ class SoftplusGate(Attention):
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Attend and gate: [n_embd, n_tokens] -> same shape."""
         gate = g.cb(self.gate(g, cur), "attn_gate_proj", il)
-        qkv = self.normed(g, self.project(g, cur, il), il)
-        found = g.cb(self.seen(g, qkv, il), "attn_out", il)
+        qkv = self.normalize_heads(g, self.project(g, cur, il), il)
+        found = g.cb(self.attend(g, qkv, il), "attn_out", il)
         gate = g.cb(softplus(gate), "attn_gate_softplus", il)
         found = times_by_head(found, gate) if self.by_head else mul(found, gate)
         return g.cb(self.output(g, g.cb(found, "attn_gated", il)), self.name, il)

@@ -8,7 +8,7 @@ from llama_py.blocks.feed_forward import FeedForward
 from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.architecture import AnyHParams
 from llama_py.models.trunks.decoder import Block, LongDecoder
-from llama_py.models.trunks.plain import Plain, WholeHParams
+from llama_py.models.trunks.plain import PlainDecoder, WholeHParams
 from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
@@ -17,7 +17,7 @@ class LlamaHParams(WholeHParams):
     rope_type = ROPE_NORMAL
 
 
-class Llama(Plain, LongDecoder):
+class Llama(PlainDecoder, LongDecoder):
     arch = "llama"
     HParams = LlamaHParams
     quantize_rules = QuantizeRules(

@@ -10,7 +10,7 @@ from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
 from llama_py.blocks.experts import UNSCALED, Experts, Routing, SharedExperts, Weighing
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.blocks.functions import tempered
+from llama_py.blocks.functions import scale_by_position
 from llama_py.gguf.keys import Keys, base, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
@@ -110,7 +110,7 @@ class Llama4Attention(Attention):
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         if g.hp.layers[il].rope is None:
-            return g.cb(tempered(g, qkv.q, N_CHUNK, 0.1, 1.0), "Qcur", il), qkv.k
+            return g.cb(scale_by_position(g, qkv.q, N_CHUNK, 0.1, 1.0), "Qcur", il), qkv.k
         q, k = super().place(g, qkv, il)
         if g.hp.n_expert != N_EXPERT_MAVERICK:
             norm = Norm()
@@ -121,7 +121,9 @@ class Llama4Attention(Attention):
 class ExpertLayer(Layer):
     """Layer that names attention's result like a norm, and omits the name of the experts' input."""
 
-    def _fed(self, g: GraphBuilder, feed_forward: Block, ffn_inp: Tensor, il: int) -> Tensor:
+    def _feed_forward(
+        self, g: GraphBuilder, feed_forward: Block, ffn_inp: Tensor, il: int
+    ) -> Tensor:
         attended = ffn_inp.src[0]
         assert attended is not None and self.ffn_norm is not None
         g.cb(attended, "ffn_norm", il)

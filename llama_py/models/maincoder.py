@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_py.blocks.attention import LateNormedAttention, head_norms
 from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.models.trunks.decoder import Block
-from llama_py.models.trunks.plain import Plain, WholeHParams
+from llama_py.models.trunks.plain import PlainDecoder, WholeHParams
 from llama_py.weights import Weights
 
 
@@ -13,7 +13,7 @@ class MaincoderHParams(WholeHParams):
     rope_type = ROPE_NORMAL
 
 
-class Maincoder(Plain):
+class Maincoder(PlainDecoder):
     arch = "maincoder"
     HParams = MaincoderHParams
     sizes = {32: "1B"}

@@ -59,7 +59,7 @@ class Mimo2HParams(FlaggedWindows):
 
 
 class UnnamedProjections(Projections):
-    def named(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+    def name_heads(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
         return qkv
 
 
@@ -76,12 +76,12 @@ class Mimo2Attention(Attention):
         self.sinks = w.optional_tensor("attn_sinks.weight", shape.n_head)
         self.value_scale = 0.0 if hp.value_scale == 1 else hp.value_scale
 
-    def seen(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
+    def attend(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
         g.cb(qkv.v, "Vcur", il)
-        return super().seen(g, qkv, il)
+        return super().attend(g, qkv, il)
 
-    def attended(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
-        cur = super().attended(g, qkv, il)
+    def attend_and_project(self, g: GraphBuilder, qkv: QKV, il: int) -> Tensor:
+        cur = super().attend_and_project(g, qkv, il)
         if self.value_scale:
             cur = g.cb(scale(cur, self.value_scale), "attn_out_scaled", il)
         return cur

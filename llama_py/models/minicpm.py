@@ -10,7 +10,7 @@ import numpy as np
 
 from llama_py.gguf.keys import divisor, number
 from llama_py.hparams import HParams
-from llama_py.models.granite import Scaled, ScaledHParams
+from llama_py.models.granite import ScaledDecoder, ScaledHParams
 
 
 def _residual(hp: HParams) -> float:
@@ -25,7 +25,7 @@ class MiniCpmHParams(ScaledHParams):
     embedding_scale: float = number("embedding_scale", 12.0)
 
 
-class MiniCpm(Scaled):
+class MiniCpm(ScaledDecoder):
     arch = "minicpm"
     HParams = MiniCpmHParams
     sizes = {40: "2B", 52: "1B"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention
-from llama_py.blocks.functions import tempered
+from llama_py.blocks.functions import scale_by_position
 from llama_py.gguf.keys import Keys, number
 from llama_py.graph.builder import GraphBuilder
 from llama_py.memory.specs import KVCacheSpec
@@ -48,5 +48,5 @@ class Mistral3Attention(Attention):
         hp = g.hp
         assert isinstance(hp, Mistral3HParams)
         q, k = super().place(g, qkv, il)
-        q = tempered(g, q, hp.n_ctx_orig_yarn, hp.attn_temp_scale)
+        q = scale_by_position(g, q, hp.n_ctx_orig_yarn, hp.attn_temp_scale)
         return g.cb(q, "Qcur_attn_temp_scaled", il), k

@@ -66,22 +66,22 @@ class DividedFeedForward(FeedForward):
     parts_keep = None
     act_scales: Tensor | None = None
 
-    def _activated(self, g: GraphBuilder, up: Tensor, il: int) -> Tensor:
-        cur = super()._activated(g, up, il)
+    def _activate(self, g: GraphBuilder, up: Tensor, il: int) -> Tensor:
+        cur = super()._activate(g, up, il)
         return cur if self.act_scales is None else g.cb(div(cur, self.act_scales), "ffn_act", il)
 
 
 class MptAttention(Attention):
     """Queries and keys are normed over all heads, so that devices cannot share them."""
 
-    def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+    def normalize_heads(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
         q, k = (
-            x if norm is None else self._normed(g, norm, x, il)
+            x if norm is None else self._normalize(g, norm, x, il)
             for x, norm in ((qkv.q, self.q_norm), (qkv.k, self.k_norm))
         )
         return QKV(q, k, qkv.v)
 
-    def _normed(self, g: GraphBuilder, norm: Norm, x: Tensor, il: int) -> Tensor:
+    def _normalize(self, g: GraphBuilder, norm: Norm, x: Tensor, il: int) -> Tensor:
         flat = reshape if x.is_contiguous() else cont  # llama.cpp fails on a part of one matrix
         rows = flat(x, x.ne[0] * x.ne[1], x.ne[2])
         return reshape(norm(g, rows, il=il), *x.ne)

@@ -21,10 +21,10 @@ NAMES = {key: DRAFT_NAMES[key] for key in ("attn_norm", "ffn_out", "ffn_moe_out"
 class SumNextN(EarlyNextN):
     """NextN layer that selects outputs from the sum after attention, not from its terms."""
 
-    def summed(
+    def add_residual(
         self, g: GraphBuilder, cur: Tensor, residual: Tensor, il: int, early: bool
     ) -> Tensor:
-        cur = super().summed(g, cur, residual, il, False)
+        cur = super().add_residual(g, cur, residual, il, False)
         return g.outputs(cur)[0] if early else cur
 
 

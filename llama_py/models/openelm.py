@@ -8,7 +8,7 @@ from llama_py.blocks.attention import QKV, Attention, Projections, head_norms
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Layer
-from llama_py.models.trunks.plain import Plain, PlainHParams
+from llama_py.models.trunks.plain import PlainDecoder, PlainHParams
 from llama_py.weights import Weights
 
 
@@ -21,7 +21,7 @@ class OpenElmLayer(Layer):
         return add(x, cur)
 
 
-class OpenElm(Plain):
+class OpenElm(PlainDecoder):
     arch = "openelm"
     HParams = OpenElmHParams
     sizes = {16: "270M", 20: "450M", 28: "1B", 36: "3B"}

@@ -6,7 +6,7 @@ from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Block, LongDecoder
-from llama_py.models.trunks.plain import Plain, WholeHParams
+from llama_py.models.trunks.plain import PlainDecoder, WholeHParams
 from llama_py.weights import Weights
 
 
@@ -14,7 +14,7 @@ class PanguEmbeddedHParams(WholeHParams):
     rope_type = ROPE_NEOX
 
 
-class PanguEmbedded(Plain, LongDecoder):
+class PanguEmbedded(PlainDecoder, LongDecoder):
     arch = "pangu-embedded"
     HParams = PanguEmbeddedHParams
     sizes = {26: "1B", 34: "7B"}

@@ -7,7 +7,7 @@ from dataclasses import replace
 from llama_py.blocks.attention import Attention, Projections
 from llama_py.hparams.layer_shape import ROPE_NEOX, LayerShape
 from llama_py.models.trunks.decoder import Block
-from llama_py.models.trunks.plain import Plain, PlainHParams
+from llama_py.models.trunks.plain import PlainDecoder, PlainHParams
 from llama_py.weights import Weights
 
 
@@ -21,7 +21,7 @@ class QwenHParams(PlainHParams):
         return replace(shape, n_ff=shape.n_ff // 2)
 
 
-class Qwen(Plain):
+class Qwen(PlainDecoder):
     arch = "qwen"
     HParams = QwenHParams
     sizes = {32: "7B", 40: "13B"}

@@ -47,5 +47,5 @@ class DividedGate(SharedExperts):
 
     parts_keep = None
 
-    def opened(self, gate: Tensor) -> Tensor:
+    def activate_gate(self, gate: Tensor) -> Tensor:
         return div(silu(gate), gate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from llama_py.gguf.keys import uints
 from llama_py.hparams.layer_shape import ROPE_MROPE
-from llama_py.models.trunks.plain import Plain, WholeHParams
+from llama_py.models.trunks.plain import PlainDecoder, WholeHParams
 
 
 class Qwen2VLHParams(WholeHParams):
@@ -13,7 +13,7 @@ class Qwen2VLHParams(WholeHParams):
     rope_sections: tuple[int, ...] = uints("rope.dimension_sections", count=lambda _: 4)
 
 
-class Qwen2VL(Plain):
+class Qwen2VL(PlainDecoder):
     arch = "qwen2vl"
     HParams = Qwen2VLHParams
     output_bias = "unread"

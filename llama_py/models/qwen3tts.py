@@ -36,7 +36,7 @@ class Qwen3TTS(Qwen3VL):
         self.output_norm = w.norm("output_norm", hp.n_embd)
         self.output = w.output(hp.n_embd, N_VOCAB_OUT if own else hp.n_vocab)
 
-    def head_of(self, nextn: int | None = None) -> Linear | None:
+    def lm_head(self, nextn: int | None = None) -> Linear | None:
         return self.output if self.output.weight.ne[1] == self.hp.n_vocab else None
 
     def logits(self, g: GraphBuilder, cur: Tensor, output: Linear | None) -> Tensor:

@@ -19,7 +19,7 @@ from llama_py.blocks.experts import Experts, ExpertSet, SharedExperts, Weighing
 from llama_py.blocks.gated_attention import GatedAttention
 from llama_py.blocks.gated_streams import GatedStreams
 from llama_py.blocks.linear_attention import LinearAttention
-from llama_py.blocks.ngrams import NGrams, NGramSizes, conv_state_at, ngram_rows
+from llama_py.blocks.ngrams import NGrams, NGramSizes, load_conv_state, ngram_rows
 from llama_py.blocks.pooled_indexer import PooledIndexer
 from llama_py.gguf.keys import Keys, as_int, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
@@ -97,11 +97,11 @@ class Qwen4ExpHParams(HybridMoeHParams):
 
     def _load_hashes(self, keys: Keys, n_gram: int, n_each: int) -> None:
         n_heads = (n_gram - 1) * n_each
-        factors = _wide(keys, "ple.layer_multipliers", n_gram)
-        firsts = _wide(keys, "ple.head_offsets", n_heads)
-        counts = _wide(keys, "ple.head_vocab_sizes", n_heads)
+        factors = _read_integers(keys, "ple.layer_multipliers", n_gram)
+        firsts = _read_integers(keys, "ple.head_offsets", n_heads)
+        counts = _read_integers(keys, "ple.head_vocab_sizes", n_heads)
         for key, least in (("ple.head_offsets", 0), ("ple.head_vocab_sizes", 1)):
-            if min(_wide(keys, key, n_heads)) < least:
+            if min(_read_integers(keys, key, n_heads)) < least:
                 raise keys.error(key, f"items must each be at least {least}")
         self.n_ngram_rows = max(map(int.__add__, firsts, counts))
         if self.n_ngram_rows > END_OF_ROWS:
@@ -118,7 +118,7 @@ class Qwen4ExpHParams(HybridMoeHParams):
         )
 
 
-def _wide(keys: Keys, key: str, n: int) -> tuple[int, ...]:
+def _read_integers(keys: Keys, key: str, n: int) -> tuple[int, ...]:
     """Read the first n integers of a list, which may be wider than 32 bits."""
     return keys.values(key, n, None, as_int, longer=True)
 
@@ -127,9 +127,9 @@ class Qwen4ExpLinear(LinearAttention):
     """Stores inputs for rollback to every token of the range; sigmoids gate the results."""
 
     def conv_input(self, g: GraphBuilder, states: Tensor, x: Tensor, il: int) -> Tensor:
-        return conv_state_at(g, states, x, self.hp.ssm_d_conv - 1, il)
+        return load_conv_state(g, states, x, self.hp.ssm_d_conv - 1, il)
 
-    def gated(self, g: GraphBuilder, output: Tensor, z: Tensor, il: int) -> Tensor:
+    def apply_gate(self, g: GraphBuilder, output: Tensor, z: Tensor, il: int) -> Tensor:
         return mul(self.norm(g, output, il=il), sigmoid(z))
 
 

@@ -59,10 +59,10 @@ class Refact(Decoder):
         w.skip(*(f"ffn_{stem}.bias" for stem in ("gate", "up", "down")))
         parts = [f"{part}_{kind}" for part in ("gate", "up", "down") for kind in ("exps", "shexp")]
         w.skip(*(f"ffn_{stem}.{end}" for stem in ("gate_inp", *parts) for end in ENDS))
-        return Activated()
+        return BareActivation()
 
 
-class Activated:
+class BareActivation:
     """Activation that remains of a feed-forward without its matrices."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_py.blocks.attention import Attention
 from llama_py.hparams.layer_shape import ROPE_NORMAL, Rope
 from llama_py.models.trunks.decoder import Block
-from llama_py.models.trunks.plain import Plain, WholeHParams
+from llama_py.models.trunks.plain import PlainDecoder, WholeHParams
 from llama_py.weights import Weights
 
 ROPE_PERIOD = 4  # the last layer of each period has no RoPE
@@ -18,7 +18,7 @@ class SmolLm3HParams(WholeHParams):
         return super().rope(il) if (il + 1) % ROPE_PERIOD else None
 
 
-class SmolLm3(Plain):
+class SmolLm3(PlainDecoder):
     arch = "smollm3"
     HParams = SmolLm3HParams
     sizes = {36: "3B"}

@@ -39,7 +39,7 @@ class GatedByHead(Attention):
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Attend and gate heads: [n_embd, n_tokens] -> same shape."""
-        found = g.cb(self.seen(g, self.project(g, cur, il), il), "attn_out", il)
+        found = g.cb(self.attend(g, self.project(g, cur, il), il), "attn_out", il)
         gate = g.cb(sigmoid(self.gate(g, cur)), "attn_gate", il)
         gated = g.cb(times_by_head(found, gate), "attn_gated", il)
         return g.cb(self.output(g, gated), self.name, il)

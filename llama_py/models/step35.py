@@ -114,15 +114,15 @@ class HeadGate(Attention):
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Attend and gate heads: [n_embd, n_tokens] -> same shape."""
-        qkv = self.normed(g, self.project(g, cur, il), il)
-        found = g.cb(self.seen(g, qkv, il), "attn_out", il)
+        qkv = self.normalize_heads(g, self.project(g, cur, il), il)
+        found = g.cb(self.attend(g, qkv, il), "attn_out", il)
         if self.gate is not None:
             gate = g.cb(self.gate(g, cur), "attn_gate", il)
             gate = g.cb(sigmoid(gate), "attn_gate_sigmoid", il)
-            found = g.cb(self.gated(g, found, gate, il), "attn_gated", il)
+            found = g.cb(self.gate_heads(g, found, gate, il), "attn_gated", il)
         return g.cb(self.output(g, found), self.name, il)
 
-    def gated(self, g: GraphBuilder, found: Tensor, gate: Tensor, il: int) -> Tensor:
+    def gate_heads(self, g: GraphBuilder, found: Tensor, gate: Tensor, il: int) -> Tensor:
         """Multiply heads found [d * n_head, n_tokens] by gate [n_head, n_tokens]. -> like found"""
         n_head = self.shape.n_head
         by_head = reshape(found, self.shape.n_embd_head_v, n_head, g.n_tokens)

@@ -33,5 +33,5 @@ class T5Encoder(Encoder):
     def layer(self, w: Weights, il: int) -> Layer:
         return reader(w, self.hp, self.distances(w))
 
-    def normed(self, g: GraphBuilder, cur: Tensor) -> Tensor:
-        return super().normed(g, g.cb(cur, "result_embd"))
+    def normalize_output(self, g: GraphBuilder, cur: Tensor) -> Tensor:
+        return super().normalize_output(g, g.cb(cur, "result_embd"))

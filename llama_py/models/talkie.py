@@ -59,7 +59,7 @@ class WithEmbeddings:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         """Apply the layer and add a fraction of the token embeddings."""
-        cur, embd = self.layer(g, cur, il, last), g.made(EMBD)
+        cur, embd = self.layer(g, cur, il, last), g.get_shared(EMBD)
         if last:
             embd = g.outputs(embd)[0]
         return add(cur, g.cb(mul(embd, self.factor), "embd_skip", il))

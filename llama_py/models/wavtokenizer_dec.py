@@ -128,14 +128,14 @@ class ConvNext:
         """Apply the block: [n_tokens, n_embd] -> same shape."""
         cur = add(conv_1d_dw(self.dw, x, 1, self.dw.ne[0] // 2, 1), self.dw_bias)
         cur = self.norm(g, cont(transpose(cur)))
-        cur = g.cb(_biased(g, self.up, cur, "ffn_up", il), "ffn_up_b", il)
-        cur = _biased(g, self.down, g.cb(gelu(cur), "ffn_gelu", il), "ffn_down", il)
+        cur = g.cb(_apply_linear(g, self.up, cur, "ffn_up", il), "ffn_up_b", il)
+        cur = _apply_linear(g, self.down, g.cb(gelu(cur), "ffn_gelu", il), "ffn_down", il)
         return add(cont(transpose(mul(cur, self.gamma))), x)
 
 
-def _biased(g: GraphBuilder, linear: Linear, x: Tensor, name: str, il: int) -> Tensor:
+def _apply_linear(g: GraphBuilder, linear: Linear, x: Tensor, name: str, il: int) -> Tensor:
     assert linear.bias is not None
-    return add(g.cb(linear.scaled(g, x), name, il), linear.bias)
+    return add(g.cb(linear.matmul(g, x), name, il), linear.bias)
 
 
 def _conv(w: Weights, stem: str, width: int, n_in: int, n_out: int) -> Conv:

@@ -159,8 +159,8 @@ def _changed(old: HParams, new: HParams, kept: Sequence[int]) -> str:
         for name in before:
             if before[name] != after[name]:
                 return f"{name} of layer {il} would change"
-        if number.get(old.kv_of(il)) != new.kv_of(i):
-            return f"layer {il} attends to keys and values of layer {old.kv_of(il)}"
+        if number.get(old.kv_layer(il)) != new.kv_layer(i):
+            return f"layer {il} attends to keys and values of layer {old.kv_layer(il)}"
     if new.n_layer != sum(il < old.n_layer for il in kept):
         return f"{new.n_layer} layers would not be NextN layers"
     if new.n_embd_inp != old.n_embd_inp:

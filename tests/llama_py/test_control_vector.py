@@ -95,9 +95,9 @@ def test_each_layer_has_its_direction() -> None:
     directions = np.arange(8, dtype=np.float32).reshape(2, 4)
     placed = PlacedDirections(directions, [registry.device("cpu")] * 3, 4, None)
     cur = Node(F32, (4, 1))
-    assert placed.apply_to(cur, 0) is cur
+    assert placed.add_direction(cur, 0) is cur
     for il in (1, 2):
-        assert (get_tensor(placed.apply_to(cur, il).src[1]) == directions[il - 1]).all()
+        assert (get_tensor(placed.add_direction(cur, il).src[1]) == directions[il - 1]).all()
 
 
 def test_sizes_must_fit_the_model() -> None:

@@ -127,7 +127,7 @@ def test_tied_logits_of_t5_are_divided_by_the_root_of_its_channels() -> None:
 def test_windows_of_exaone4_need_no_64_layers_but_in_llama_cpp() -> None:
     windows = {"attention__sliding_window": 5, "attention__sliding_window_pattern": 2}
     plain, theirs = (hparams("exaone4-dense", like, **windows) for like in LIKE)
-    assert not plain.windowed and all(layer.rope for layer in plain.layers)
+    assert not plain.has_windows and all(layer.rope for layer in plain.layers)
     assert plain.differences == ["attention.sliding_window is ignored in models without 64 layers"]
     trunk = theirs.layers[: theirs.n_layer]
     assert [layer.window is not None for layer in trunk] == [i % 2 == 0 for i in range(len(trunk))]

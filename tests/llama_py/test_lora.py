@@ -98,14 +98,14 @@ def test_every_product_with_a_weight_takes_an_adapter(name: str) -> None:
     asked: set[str] = set()
 
     class Listening:
-        def add_to(self, res: Any, weight: Any, x: Any) -> Any:
+        def add_terms(self, res: Any, weight: Any, x: Any) -> Any:
             asked.add(weight.name)
             return res
 
         def add_to_experts(self, res: Any, weight: Any, x: Any, ids: Any, here: Any) -> Any:
-            return self.add_to(res, weight, x)
+            return self.add_terms(res, weight, x)
 
-        add_to_rows = add_to_experts_rows = lambda self, rows, table, ids: self.add_to(
+        add_to_rows = add_to_experts_rows = lambda self, rows, table, ids: self.add_terms(
             rows, table, ids
         )
 

@@ -54,7 +54,7 @@ def own(part: str, factor: float = 1.0) -> Change:
 
 def draft(name: str, *changes: Change) -> NDArray[np.float32]:
     model = model_of(*changed(name, plain, *changes), load_mtp=True)
-    shape = len(PROMPT), model.hparams.n_embd_beside
+    shape = len(PROMPT), model.hparams.n_embd_hidden
     hidden = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
     batch = Batch(PROMPT, embd=hidden, outputs=[True] * len(PROMPT))
     return Context(model, **EXACT, mtp=True).decode(batch)

@@ -39,7 +39,7 @@ class ByHand:
         self.target.decode(text)
         assert self.target.h_nextn is not None
         ids = list(text)
-        width = self.target.model.hparams.n_embd_beside
+        width = self.target.model.hparams.n_embd_hidden
         h: list[F32] = [np.zeros(width, np.float32), *self.target.h_nextn[:-1]]
         for i in range(n):
             ctx = self.heads[i % len(self.heads)]

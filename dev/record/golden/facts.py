@@ -38,7 +38,7 @@ def facts_of(arch: str, path: Path, made: tiny.Tiny) -> runs.Facts:
             indexer=any(node["op"] == "LIGHTNING_INDEXER" for node in peer.nodes),
             streams=any(node["op"] == "DSV4_HC_COMB" for node in peer.nodes),
             n_nextn=api.llama_model_n_layer_nextn(peer.model) if drafts else 0,
-            state_width=hp.n_embd_beside if drafts and hp.n_embd_beside != hp.n_embd else 0,
+            state_width=hp.n_embd_hidden if drafts and hp.n_embd_hidden != hp.n_embd else 0,
             rollback=api.llama_n_rs_seq(peer.ctx) > 0,
         )
 
@@ -51,7 +51,7 @@ def _facts_of_draft(arch: str, made: tiny.Tiny) -> runs.Facts:
         logits=False,
         shared=kind.draft_rules.shares_memory,
         enc_width=hp.n_embd_inp_enc * encodes,
-        state_width=hp.n_embd_beside * kind.draft_rules.continues_states,
+        state_width=hp.n_embd_hidden * kind.draft_rules.continues_states,
         block=getattr(hp, "block_size", 0),
         pairs=getattr(hp, "selector_top_k", 0),
         sure="conf_proj.weight" in shapes(arch, made),

@@ -31,7 +31,7 @@ class Loras:
             if pair is not None and pair.table == table:
                 yield pair, adapter.scale(pair, factor)
 
-    def add_to(self, res: Tensor, weight: Tensor, x: Tensor) -> Tensor:
+    def add_terms(self, res: Tensor, weight: Tensor, x: Tensor) -> Tensor:
         """Add the adapters' terms to res = weight x: [n_in, n] -> [n_out, n].
 
         A change of token embeddings does not change a tied head.

@@ -10,7 +10,7 @@ import numpy as np
 from ggml_py.ops import concat, cpy, gated_delta_net, reshape, rms_norm, scale, transpose, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.delta_net.rule import DELTA_NET, Delta, Outcome
-from llama_py.blocks.delta_net.unfused import Unfused
+from llama_py.blocks.delta_net.unfused import UnfusedRule
 from llama_py.blocks.functions import dense, inv_sqrt
 from llama_py.blocks.state import (
     cells_1d,
@@ -76,7 +76,7 @@ def build_recurrent_attn(
     """
     v, size = x.v, s.ne[0] * s.ne[1] * s.ne[2]
     if n_snapshots(g) > 1:
-        result = g.fused("delta_net", gated_delta_net(*x, s, n_snapshots(g)))
+        result = g.mark_fused("delta_net", gated_delta_net(*x, s, n_snapshots(g)))
         output = view(result, v.ne, dense(v.ne))
         store_states(g, states_all, size, result, v.n_elements)
         return output
@@ -90,7 +90,7 @@ def build_delta_net(g: GraphBuilder, x: Delta, s: Tensor, il: int) -> Outcome:
     """Build the outputs and the new state, with the fused op or with unfused ops."""
     form = g.form(DELTA_NET)
     if form != "fused":
-        return Unfused(g, il)(x, s, form)
-    result = g.fused("delta_net", gated_delta_net(*x, s))
+        return UnfusedRule(g, il)(x, s, form)
+    result = g.mark_fused("delta_net", gated_delta_net(*x, s))
     output = view(result, x.v.ne, dense(x.v.ne))
     return output, view(result, s.ne, dense(s.ne), offset=x.v.n_elements)

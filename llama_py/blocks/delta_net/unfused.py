@@ -52,7 +52,7 @@ class _Chunks(NamedTuple):
     g_last_exp: Tensor  # [1 or S, 1, n_chunks, HB] decay of the state over the chunk
 
 
-class Unfused(Rule):
+class UnfusedRule(Rule):
     """Delta net of ordinary ops (build_delta_net_autoregressive, build_delta_net_chunking)."""
 
     def __call__(self, x: Delta, s: Tensor, form: str) -> Outcome:
@@ -104,7 +104,7 @@ class Unfused(Rule):
         kq = self.cb(tri(kq, "lower_diag"), "kq")
         attn = self._solve_chunk(kb, cs)
         v = mul_mat(cont(transpose(v_b)), attn)  # [S, CS, n_chunks, HB]
-        chunks = self._decayed(q, k, k_b, attn, g_cs, kq)
+        chunks = self._decay(q, k, k_b, attn, g_cs, kq)
         s = self.cb(reshape(s, size, size, 1, n_head * n_seqs), "dnet_add_ch_state")
         chunks = chunks._replace(v_t=cont(transpose(v)))
         for chunk in range(v.ne[2]):
@@ -143,7 +143,7 @@ class Unfused(Rule):
         attn = self.cb(neg(attn), "attn_pre_solve")
         return self.cb(add(solve_tri(lhs, attn), identity), "dnet_add_ch_attn_solved")
 
-    def _decayed(
+    def _decay(
         self, q: Tensor, k: Tensor, k_b: Tensor, attn: Tensor, g_cs: Tensor, kq: Tensor
     ) -> _Chunks:
         """Return keys, queries and decays relative to the ends of their chunks, without v_t."""

@@ -86,7 +86,7 @@ def draft_vocabulary(ctx: Context, n: int) -> DraftVocabulary | None:
     """Limit a draft context to n tokens; None if its head is not larger, or cannot be reduced, or n
     is 0."""
     p, model = ctx.params, ctx.model
-    head = model.architecture.head_of(p.nextn_layer if p.mtp else None)
+    head = model.architecture.lm_head(p.nextn_layer if p.mtp else None)
     if not 0 < n < ctx.n_vocab or head is None or head.bias is not None:
         return None
     rows = model.plain_bytes(head.weight.name)

@@ -149,7 +149,7 @@ class InputCross:
         write(self.embd, self.cross.embd)
         if self.kq_mask.buffer is None:
             return
-        seen = self.cross.seen_by(ubatch)
+        seen = self.cross.visible_tokens(ubatch)
         dtype = np.float16 if self.kq_mask.type is F16 else np.float32
         write(self.kq_mask, np.where(seen, dtype(0), dtype(-np.inf)))
 

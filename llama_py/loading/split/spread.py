@@ -82,8 +82,8 @@ class PartBuilder(GraphBuilder):
     def inp_no_cache(self, window: Any) -> Any:
         return self.whole.inp_no_cache(window)
 
-    def made(self, key: str) -> Any:
-        return self._shared[key] if key in self._shared else self.whole.made(key)
+    def get_shared(self, key: str) -> Any:
+        return self._shared[key] if key in self._shared else self.whole.get_shared(key)
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from ggml_py._moved import Former, adopt
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
 from llama_py.blocks.pooling import Classifier, pool, project_pooled
-from llama_py.graph.borrowed import Borrowed
+from llama_py.graph.borrowed import TargetTensors
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear
 from llama_py.graph.params import GraphParams, GraphType
@@ -157,20 +157,20 @@ class Architecture(ABC):
         """Return the draft method for a file with tensors of the given names."""
         return cls.draft_rules.way
 
-    def tensors_for_draft(self) -> Borrowed:
+    def tensors_for_draft(self) -> TargetTensors:
         """Return tensors of this model that a draft-only model may use."""
-        return Borrowed()
+        return TargetTensors()
 
     def reads(self, kept: Mapping[int, MemorySpecs]) -> Mapping[int, int]:
         """Return, by layer, the layer of the other model with the keys and values to attend to;
         `kept`: the other model's memory specs. ContextError if they do not fit."""
         return {}
 
-    def placeholder_tensors(self) -> Borrowed | None:
+    def placeholder_tensors(self) -> TargetTensors | None:
         """Return placeholders for borrowed tensors, in graphs that are only inspected."""
         return None
 
-    def head_of(self, nextn: int | None = None) -> Linear | None:
+    def lm_head(self, nextn: int | None = None) -> Linear | None:
         """Return the LM head's matrix of the trunk, or of NextN layer `nextn`; None if it is not a
         single matrix."""
         return None
@@ -196,6 +196,7 @@ class Architecture(ABC):
     way_to_draft = Former("draft_method")
     lends = Former("tensors_for_draft")
     stand_in = Former("placeholder_tensors")
+    head_of = Former("lm_head")
 
 
 def _shared_out(whole: MemorySpec, parts: Mapping[int, MemorySpec]) -> Iterator[MemorySpec]:

@@ -87,7 +87,7 @@ class BertEncoder(Encoder):
             cur = add(cur, view(self.type_embd, (self.hp.n_embd,)))
         return self.tok_norm(g, g.cb(self.place(g, cur), "inp_embd"), "inp_norm", 0)
 
-    def normed(self, g: GraphBuilder, cur: Tensor) -> Tensor:
+    def normalize_output(self, g: GraphBuilder, cur: Tensor) -> Tensor:
         return cur
 
     def place(self, g: GraphBuilder, cur: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from ggml_py._moved import Former
 from ggml_py.ops import add, scale, tanh
 from ggml_py.tensor import Tensor
 from llama_py.blocks.rope import RopeFactors
-from llama_py.graph.borrowed import Borrowed
+from llama_py.graph.borrowed import TargetTensors
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear, Norm
 from llama_py.hparams.cparams import CParams
@@ -59,16 +59,18 @@ class Layer:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         if self.attention is not None:
-            cur = self._attended(g, self.attention, cur, il, last)
+            cur = self._attend(g, self.attention, cur, il, last)
         elif last:
             cur = g.outputs(cur)[0]
-        return cur if self.feed_forward is None else self._fed(g, self.feed_forward, cur, il)
+        return (
+            cur if self.feed_forward is None else self._feed_forward(g, self.feed_forward, cur, il)
+        )
 
-    def _attended(
+    def _attend(
         self, g: GraphBuilder, attention: Block, residual: Tensor, il: int, last: bool
     ) -> Tensor:
         cur = attention(g, self.attn_normed(g, residual, il), il)
-        cur, residual = self.selected(g, cur, residual, il, last)
+        cur, residual = self.select_rows(g, cur, residual, il, last)
         if self.residual_scale:
             cur = g.cb(scale(cur, self.residual_scale), "hidden_scaled", il)
         return g.cb(self.attn_sum(residual, cur), "ffn_inp", il)
@@ -77,7 +79,7 @@ class Layer:
         """Normalize attention's input, if there is a norm: [n_embd, n_tokens] -> same shape."""
         return x if self.attn_norm is None else self.attn_norm(g, x, "attn_norm", il)
 
-    def selected(
+    def select_rows(
         self, g: GraphBuilder, cur: Tensor, residual: Tensor, il: int, last: bool
     ) -> tuple[Tensor, Tensor]:
         """Return attention's normed result and the layer's input; if last, outputs only."""
@@ -98,7 +100,9 @@ class Layer:
         """Add the feed-forward's result `cur` to its input x. [n_embd, n]"""
         return add(cur, x)
 
-    def _fed(self, g: GraphBuilder, feed_forward: Block, ffn_inp: Tensor, il: int) -> Tensor:
+    def _feed_forward(
+        self, g: GraphBuilder, feed_forward: Block, ffn_inp: Tensor, il: int
+    ) -> Tensor:
         cur = ffn_inp if self.ffn_norm is None else self.ffn_norm(g, ffn_inp, "ffn_norm", il)
         cur = feed_forward(g, cur, il)
         if self.ffn_post_norm is not None:
@@ -107,6 +111,8 @@ class Layer:
         if self.residual_scale:
             cur = g.cb(scale(cur, self.residual_scale), "hidden_scaled_ffn", il)
         return self.ffn_sum(ffn_inp, cur)
+
+    selected = Former("select_rows")
 
 
 class EarlyNormLayer(Layer):
@@ -119,7 +125,7 @@ class EarlyNormLayer(Layer):
 class LateSelectLayer(Layer):
     """Outputs are selected of attention's normed result."""
 
-    def selected(
+    def select_rows(
         self, g: GraphBuilder, cur: Tensor, residual: Tensor, il: int, last: bool
     ) -> tuple[Tensor, Tensor]:
         cur = self.attn_post_normed(g, cur, il)
@@ -250,10 +256,10 @@ class Decoder(Architecture):
         g.res.t_embd = cur
         self.head(g, cur)
 
-    def tensors_for_draft(self) -> Borrowed:
-        return Borrowed(self.token_embd, self.head_of())
+    def tensors_for_draft(self) -> TargetTensors:
+        return TargetTensors(self.token_embd, self.lm_head())
 
-    def head_of(self, nextn: int | None = None) -> Linear | None:
+    def lm_head(self, nextn: int | None = None) -> Linear | None:
         return self.output
 
     def head(self, g: GraphBuilder, cur: Tensor, output: Linear | None = None) -> None:

@@ -11,7 +11,7 @@ from ggml_py.ops import fill, mul_mat, reshape, set_rows
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I64
 from llama_py.gguf.keys import Keys, as_uint
-from llama_py.graph.borrowed import Borrowed
+from llama_py.graph.borrowed import TargetTensors
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear
 from llama_py.hparams import MAX_LAYERS, HParams
@@ -31,7 +31,7 @@ def target_layers(keys: Keys, rule: str, n: int = 0) -> tuple[int, ...]:
     return found
 
 
-class Scattered:
+class PartialHead:
     """A head for some tokens only; all other tokens get logits of -inf.
 
     rows  I64 [n] token id of each row
@@ -72,7 +72,7 @@ class Ends:
 
     def __init__(self, w: Weights, hp: HParams) -> None:
         self.hp = hp
-        self.some = Scattered(w, hp.n_vocab) if w.has(ROWS) else None
+        self.some = PartialHead(w, hp.n_vocab) if w.has(ROWS) else None
         self.n_tokens = hp.n_vocab if self.some is None else self.some.n
         self.token_embd: Tensor | None = None
         self.output: Linear | None = None
@@ -93,14 +93,14 @@ class Ends:
         """Look up embeddings of tokens: I32 [n] -> [n_embd, n]."""
         table = self.token_embd
         if table is None:
-            table = _fitting(g, g.params.borrowed.token_embd, "embeddings")
+            table = _fitting(g, g.params.target_tensors.token_embd, "embeddings")
         return g.rows(table, ids)
 
     def logits(self, g: GraphBuilder, cur: Tensor) -> Tensor:
         """Compute logits of the tokens that the head has: [n_embd, n] -> [n_tokens, n]."""
         if self.output is not None:
             return self.output(g, cur)
-        head = g.params.borrowed.output
+        head = g.params.target_tensors.output
         if head is None:
             raise ContextError(
                 "the target model has no LM head that the draft model could use; use the model "
@@ -108,10 +108,10 @@ class Ends:
             )
         return head(g, cur)
 
-    def placeholder_tensors(self) -> Borrowed:
+    def placeholder_tensors(self) -> TargetTensors:
         table = Tensor(F32, (self.hp.n_embd, self.hp.n_vocab), name="token_embd.weight")
         head = Tensor(F32, (self.hp.n_embd, self.n_tokens), name="output.weight")
-        return Borrowed(table, lambda g, cur: mul_mat(head, cur), stands_in=True)
+        return TargetTensors(table, lambda g, cur: mul_mat(head, cur), stands_in=True)
 
 
 def _fitting(g: GraphBuilder, table: Tensor | None, what: str) -> Tensor:

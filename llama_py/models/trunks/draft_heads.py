@@ -33,11 +33,11 @@ from ggml_py.ops import (
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 from llama_py.graph.builder import GraphBuilder
-from llama_py.models.trunks.draft import Scattered
+from llama_py.models.trunks.draft import PartialHead
 from llama_py.weights import Weights
 
 
-def blocks_of(g: GraphBuilder) -> tuple[int, int]:
+def block_shape(g: GraphBuilder) -> tuple[int, int]:
     """Return number and length of the blocks; ContextError if lengths differ."""
     n_blocks = g.ubatch.n_seqs_unq
     if g.n_tokens % n_blocks:
@@ -56,7 +56,13 @@ class MarkovHead:
     """
 
     def __init__(
-        self, w: Weights, n_embd: int, n_vocab: int, some: Scattered | None, block: int, first: int
+        self,
+        w: Weights,
+        n_embd: int,
+        n_vocab: int,
+        some: PartialHead | None,
+        block: int,
+        first: int,
     ) -> None:
         info = w.info("markov_w1.weight")
         assert info is not None
@@ -67,13 +73,13 @@ class MarkovHead:
 
     def __call__(self, g: GraphBuilder, tokens: Tensor) -> None:
         """Add to the logits of each token by its predecessor; set g.res.t_logits and t_h_nextn."""
-        n_blocks, n = blocks_of(g)
+        n_blocks, n = block_shape(g)
         base = g.res.t_logits
         assert base is not None
         prev = view_2d(tokens, 1, n_blocks, n * tokens.nb[0], 0)
         prev = cont(prev, n_blocks)
         if n > self.block:
-            if g.params.borrowed.stands_in:  # planning needs the readers of its matrices
+            if g.params.target_tensors.stands_in:  # planning needs the readers of its matrices
                 before, bias = self._bias(g, prev)
                 g.expand(bias)
                 if (sure := self._sure(g, 0, n, before)) is not None:
@@ -108,7 +114,7 @@ class MarkovHead:
                 sure.append(found)
             if i + 1 < n:
                 prev = argmax(last)
-        return _joined(columns), _joined(sure) if sure else None
+        return _join(columns), _join(sure) if sure else None
 
     def _bias(self, g: GraphBuilder, prev: Tensor) -> tuple[Tensor, Tensor]:
         """Return embeddings [rank, n_blocks] of tokens and the bias they add [n_vocab,
@@ -128,7 +134,7 @@ class MarkovHead:
         return sigmoid(cur if self.sure.bias is None else add(cur, self.sure.bias))
 
 
-def _joined(columns: list[Tensor]) -> Tensor:
+def _join(columns: list[Tensor]) -> Tensor:
     cur = columns[0]
     for other in columns[1:]:
         cur = concat(cur, other, 1)
@@ -156,7 +162,7 @@ class BlockConv:
 
     def __call__(self, g: GraphBuilder, hidden: Tensor, own: Tensor, side: int) -> Tensor:
         """Convolve hidden [n_embd, n_tokens]; own: result of `proj`; side: 0 before, 1 after."""
-        n_blocks, block = blocks_of(g)
+        n_blocks, block = block_shape(g)
         n_embd, n = hidden.ne[0], g.n_tokens
         if not hidden.is_contiguous():
             hidden = cont(hidden, n_embd, n)
@@ -201,7 +207,7 @@ class Selector:
 
     def __call__(self, g: GraphBuilder, tokens: Tensor) -> None:
         """Set t_h_nextn [n_embd, n_tokens] to candidates and scores, for tokens I32 [n_tokens]."""
-        (n_blocks, n), logits, embd = blocks_of(g), g.res.t_logits, g.res.t_embd
+        (n_blocks, n), logits, embd = block_shape(g), g.res.t_logits, g.res.t_embd
         assert logits is not None and embd is not None
         block, k, n_embd = min(n, self.block), self.k, embd.ne[0]
         found = top_k(logits, k)

@@ -86,7 +86,7 @@ class ChoosingHParams(LatentHParams):
             self.indexer_rotated,
         )
 
-    def indexer_of(self, il: int) -> int:
+    def indexer_layer(self, il: int) -> int:
         """Return the layer with the indexer that chooses for layer il, or -1."""
         return il if il < self.n_layer else -1
 
@@ -144,7 +144,7 @@ class SharingAttention(ChoosingAttention):
     """
 
     def declare_indexer(self, w: Weights, hp: ChoosingHParams) -> None:
-        self.chooser = hp.indexer_of(w.il)
+        self.chooser = hp.indexer_layer(w.il)
         if self.chooser == w.il:
             super().declare_indexer(w, hp)
         else:  # files may have an indexer in every layer
@@ -163,7 +163,7 @@ class Choosing(Latent):
 
     def memory_spec(self, il: int) -> MemorySpecs:
         kept, hp = super().memory_spec(il), self.hp
-        if hp.indexer_of(il) != il:
+        if hp.indexer_layer(il) != il:
             return kept
         rope = hp.rope(il)
         assert rope is not None

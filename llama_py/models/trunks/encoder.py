@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from ggml_py._moved import Former
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
 from llama_py.models.trunks.decoder import Decoder
@@ -25,11 +26,13 @@ class Encoder(Decoder):
         w.skip("output.weight")
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
-        g.res.t_embd = g.expand(g.cb(self.normed(g, cur), self.result))
+        g.res.t_embd = g.expand(g.cb(self.normalize_output(g, cur), self.result))
 
-    def normed(self, g: GraphBuilder, cur: Tensor) -> Tensor:
+    def normalize_output(self, g: GraphBuilder, cur: Tensor) -> Tensor:
         """Normalize the last layer's result."""
         return self.output_norm(g, cur)
 
-    def head_of(self, nextn: int | None = None) -> None:
+    def lm_head(self, nextn: int | None = None) -> None:
         return None
+
+    normed = Former("normalize_output")

@@ -124,11 +124,11 @@ class DeltaLayer(EarlyNormLayer):
     """A layer of linear attention. If states are in slots, its first half computes sequences
     separately, and names are ik_llama.cpp's."""
 
-    def _attended(
+    def _attend(
         self, g: GraphBuilder, attention: Block, residual: Tensor, il: int, last: bool
     ) -> Tensor:
         if not g.cparams.in_slots:
-            return super()._attended(g, attention, residual, il, last)
+            return super()._attend(g, attention, residual, il, last)
         assert self.attn_norm is not None
         norm = self.attn_norm
 

@@ -35,7 +35,7 @@ class SharedKVHParams(WindowedHParams):
         if n < 0:
             raise keys.error("attention.shared_kv_layers", f"must be at most {self.n_layer}")
         for il in range(n, self.n_layer):
-            other = self.kv_of(il)
+            other = self.kv_layer(il)
             if other < 0 or self.swa_layers[other] != self.swa_layers[il]:
                 raise keys.error(
                     "attention.sliding_window_pattern",
@@ -47,14 +47,14 @@ class SharedKVHParams(WindowedHParams):
                     "attention.head_count_kv", f"must be the same in layers {il} and {other}"
                 )
 
-    def kv_of(self, il: int) -> int:
+    def kv_layer(self, il: int) -> int:
         """Return the layer with the keys and values of layer il's attention."""
         n = self.n_layer_kv_from_start
         return il if il < n else n - (2 if self.swa_layers[il] else 1)
 
     def is_attended_later(self, il: int) -> bool:
         """Return True if a later layer attends to keys and values of layer il."""
-        return any(self.kv_of(i) == il for i in range(il + 1, self.n_layer))
+        return any(self.kv_layer(i) == il for i in range(il + 1, self.n_layer))
 
 
 class NormedValues(Attention):
@@ -77,8 +77,8 @@ class NormedValues(Attention):
         super().__init__(w, hp, qkv=qkv, norms=(q_norm, k_norm))
         self.freqs = freqs
 
-    def normed(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
-        q, k, v = super().normed(g, qkv, il)
+    def normalize_heads(self, g: GraphBuilder, qkv: QKV, il: int) -> QKV:
+        q, k, v = super().normalize_heads(g, qkv, il)
         return QKV(q, k, Norm()(g, v, "Vcur_normed", il))
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
@@ -105,7 +105,7 @@ class QueriesOnly(NormedValues):
 
 def attention(hp: SharedKVHParams, il: int) -> type[NormedValues]:
     """Return the class of attention for layer il."""
-    if hp.kv_of(il) != il:
+    if hp.kv_layer(il) != il:
         return QueriesOnly
     return AttendedLater if hp.is_attended_later(il) else NormedValues
 
@@ -114,7 +114,7 @@ class SharedKVDecoder(Decoder):
     hp: SharedKVHParams
 
     def memory_spec(self, il: int) -> MemorySpecs:
-        other = self.hp.kv_of(il)
+        other = self.hp.kv_layer(il)
         return super().memory_spec(il) if other == il else (SameAs(other),)
 
     def embed(self, g: GraphBuilder) -> Tensor:

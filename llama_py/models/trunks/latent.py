@@ -10,7 +10,7 @@ import numpy as np
 
 from ggml_py.tensor import Tensor
 from llama_py.blocks.experts import ExpertSet, Optional
-from llama_py.blocks.latent_attention import LatentSizes, absorbed
+from llama_py.blocks.latent_attention import LatentSizes, caches_latent
 from llama_py.blocks.rope import rope
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
@@ -96,7 +96,7 @@ class LatentDecoder(Decoder):
     hp: LatentSizesHParams
 
     def declare(self, w: Weights) -> None:
-        self.absorbed = absorbed(w)
+        self.absorbed = caches_latent(w)
         super().declare(w)
 
     def memory_spec(self, il: int) -> MemorySpecs:

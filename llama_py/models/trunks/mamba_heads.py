@@ -62,8 +62,8 @@ class MambaHeads:
         """Apply the layer, yielding B, C and dt, which need all heads, before the scan."""
         d_inner = self.hp.ssm_d_inner
         states = self._conv_states(g, il)
-        z, x = self._projected(g, cur, il)
-        x = self._convolved(g, states, x, il)
+        z, x = self._project(g, cur, il)
+        x = self._convolve(g, states, x, il)
         chosen = yield g.cb(self.x(g, x), "mamba_bcdt_proj", il)
         y = swiglu_split(cont(z), self._scan(g, x, chosen, il))
         y = g.cb(y, "mamba_y_swiglu_z", il)
@@ -77,7 +77,7 @@ class MambaHeads:
         states = read_states(g, g.inp_rs.mctx.get_r_l(il), hp.n_embd_r)
         return reshape(states, hp.ssm_d_conv - 1, hp.ssm_d_inner, g.ubatch.n_seqs)
 
-    def _projected(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
+    def _project(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:
         """Project to gates [dim, n_head, T, B] and inputs [d_inner, T, B]."""
         dim, n_head = self.dim, self.n_head
         both = self.in_proj(g, reshape(cur, cur.ne[0], *g.per_seq))
@@ -89,7 +89,7 @@ class MambaHeads:
         g.cb(x, "mamba_x_split", il)
         return g.cb(view(both, (dim, *both.ne[1:])), "mamba_z_split", il), x
 
-    def _convolved(self, g: GraphBuilder, states: Tensor, x: Tensor, il: int) -> Tensor:
+    def _convolve(self, g: GraphBuilder, states: Tensor, x: Tensor, il: int) -> Tensor:
         """Convolve x [d_inner, T, B] and store the last inputs for each rollback position. -> like
         x"""
         r_l, row = g.inp_rs.mctx.get_r_l(il), self.hp.n_embd_r
@@ -113,21 +113,21 @@ class MambaHeads:
         a = g.cb(reshape(self.a, 1, self.n_head), "mamba_A", il)
         x = heads(x, self.dim, self.n_head, *g.per_seq)
         b, c = (heads(t, t.ne[0], 1, *g.per_seq) for t in (b, c))
-        y = g.cb(self._scanned(g, x, dt, a, b, c, il), "mamba_y_view", il)
+        y = g.cb(self._scan_heads(g, x, dt, a, b, c, il), "mamba_y_view", il)
         y = add(y, mul(x, reshape(self.d, 1, self.n_head)))
         return g.cb(y, "mamba_y_add_d", il)
 
-    def _scanned(
+    def _scan_heads(
         self, g: GraphBuilder, x: Tensor, dt: Tensor, a: Tensor, b: Tensor, c: Tensor, il: int
     ) -> Tensor:
         """Scan and store the new states. -> like x"""
         hp, all_states = self.hp, g.inp_rs.mctx.get_s_l(il)
 
-        def scan_from(states: Tensor, ids: Tensor) -> Tensor:
+        def run_scan(states: Tensor, ids: Tensor) -> Tensor:
             states = reshape(states, hp.ssm_d_state, self.dim, self.n_head, states.ne[1])
             return ssm_scan(states, x, dt, a, b, c, ids, n_snapshots(g))
 
-        result = g.cb(read_states(g, all_states, hp.n_embd_s, scan_from), "mamba_ssm_scan", il)
+        result = g.cb(read_states(g, all_states, hp.n_embd_s, run_scan), "mamba_ssm_scan", il)
         store_states(g, all_states, hp.n_embd_s, result, x.n_elements, flat=True)
         g.cb(all_states, "mamba_ssm_states", il)
         row = self.dim * self.n_head

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from ggml_py._moved import Former
 from ggml_py.ops import add, concat
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
@@ -102,7 +103,7 @@ class NextN:
 
     def end(self, g: GraphBuilder, norm: Norm, cur: Tensor, early: bool) -> Tensor:
         """Normalize the layer's result for the head; `early`: it has only output rows."""
-        cur = normed(g, norm, cur)
+        cur = apply_last_norm(g, norm, cur)
         if not early:
             cur = g.cb(g.outputs(cur)[0], "mtp_shared_head_norm")
         return cur
@@ -112,18 +113,20 @@ class NextN:
         assert isinstance(layer, Layer)
         assert layer.attn_norm and layer.attention and layer.ffn_norm and layer.feed_forward
         cur = layer.attention(g, layer.attn_norm(g, residual, "attn_norm", il), il)
-        residual = self.summed(g, cur, residual, il, early)
+        residual = self.add_residual(g, cur, residual, il, early)
         cur = layer.ffn_norm(g, residual, "mtp_attn_post_norm", il)
         cur = layer.feed_forward(g, cur, il)
         return add(cur, residual)
 
-    def summed(
+    def add_residual(
         self, g: GraphBuilder, cur: Tensor, residual: Tensor, il: int, early: bool
     ) -> Tensor:
         """Add attention's result and the layer's input [n_embd, n_tokens]."""
         if early:
             cur, residual = g.outputs(cur, residual)
         return g.cb(add(cur, residual), "mtp_attn_residual", il)
+
+    summed = Former("add_residual")
 
 
 class EarlyNextN(NextN):
@@ -143,7 +146,7 @@ class UnnormedNextN(NextN):
         return norm(g, cur, "mtp_shared_head_norm")
 
 
-def normed(g: GraphBuilder, norm: Norm, cur: Tensor) -> Tensor:
+def apply_last_norm(g: GraphBuilder, norm: Norm, cur: Tensor) -> Tensor:
     """Apply the last norm; its result, or its input, seeds a NextN layer."""
     before, cur = cur, norm(g, cur, "h_nextn")
     g.res.t_h_nextn = before if g.cparams.nextn_pre_norm else cur
@@ -157,7 +160,7 @@ class SeedingDecoder(Decoder):
         return g.cparams.embeddings_nextn_masked
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
-        cur = normed(g, self.output_norm, cur)
+        cur = apply_last_norm(g, self.output_norm, cur)
         if not selected:
             cur = g.outputs(cur)[0]
         g.res.t_embd = g.cb(cur, "result_norm")
@@ -201,7 +204,7 @@ class DraftingDecoder(SeedingDecoder):
             self.nextn(own, self.hp, layer, kind, self.nextn_ends) for own, layer in made
         ]
 
-    def head_of(self, nextn: int | None = None) -> Linear | None:
+    def lm_head(self, nextn: int | None = None) -> Linear | None:
         return (self.drafts[nextn].head if nextn is not None else None) or self.output
 
     def build_draft(self, g: GraphBuilder) -> None:

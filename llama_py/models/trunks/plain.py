@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from ggml_py._moved import former_names
 from llama_py.blocks.attention import Attention
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.gguf.keys import number
@@ -21,7 +24,7 @@ class WholeHParams(PlainHParams):
     whole_rope = True
 
 
-class Plain(Decoder):
+class PlainDecoder(Decoder):
     """Decoder of attention and feed-forward; an architecture overrides the parts that differ."""
 
     def layer(self, w: Weights, il: int) -> AnyLayer:
@@ -37,3 +40,7 @@ class Plain(Decoder):
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         return FeedForward(w, self.hp.n_embd, self.hp.layers[il].n_ff, scaled=False)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, Plain="PlainDecoder")

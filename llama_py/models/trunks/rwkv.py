@@ -10,7 +10,7 @@ from typing import Protocol
 from ggml_py.ops import add, reshape, scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.feed_forward import FeedForward
-from llama_py.blocks.rwkv import ChannelMix, RwkvHParams, load_shift, shifted, store_shift
+from llama_py.blocks.rwkv import ChannelMix, RwkvHParams, load_shift, shift_tokens, store_shift
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.models.trunks.decoder import Decoder
@@ -50,9 +50,9 @@ class RwkvLayer:
         x = reshape(cur, n_embd, *g.per_seq)
         before, before_2 = load_shift(g, il, 2)
         att = self.norm(g, x, "attn_norm", il)
-        ffn_inp = add(self.time_mix(g, att, shifted(att, before), il), x)
+        ffn_inp = add(self.time_mix(g, att, shift_tokens(att, before), il), x)
         ffn = self.norm_2(g, g.cb(ffn_inp, "ffn_inp", il), "ffn_norm", il)
-        x_prev = shifted(ffn, before_2)
+        x_prev = shift_tokens(ffn, before_2)
         store_shift(g, att, ffn, il=il)
         rows = [reshape(t, n_embd, g.n_tokens) for t in (ffn_inp, ffn, x_prev)]
         ffn_inp, ffn, x_prev = g.outputs(*rows) if last else rows
@@ -102,7 +102,7 @@ class ShiftedLayer:
         x = reshape(cur, n_embd, *g.per_seq)
         (before,) = load_shift(g, il, 1)
         att = self.norm(g, x, "attn_norm", il)
-        cur = self.time_mix(g, att, shifted(att, before), il)
+        cur = self.time_mix(g, att, shift_tokens(att, before), il)
         store_shift(g, att, il=il)
         ffn_inp = g.cb(add(cur, x), "ffn_inp", il)
         ffn_inp = reshape(ffn_inp, n_embd, g.n_tokens)

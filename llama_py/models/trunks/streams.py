@@ -55,7 +55,7 @@ def mean(x: Tensor) -> Tensor:
     return scale(reduce(add, each), 1 / STREAMS)
 
 
-def flattened(x: Tensor) -> Tensor:
+def join_streams(x: Tensor) -> Tensor:
     """Join the streams of each token: [n_embd, 4, n] -> [4 * n_embd, n]."""
     return reshape(x, x.ne[0] * STREAMS, x.ne[2])
 
@@ -86,7 +86,7 @@ class StreamNextN:
             raise ContextError(
                 "this NextN layer needs tokens in addition to hidden states; pass a Batch with both"
             )
-        inp = g.add_input(InputEmbdH(g.hp.n_embd_beside, g.n_tokens))
+        inp = g.add_input(InputEmbdH(g.hp.n_embd_hidden, g.n_tokens))
         tokens = token_embd if self.embed_tokens is None else self.embed_tokens
         embd = g.cb(g.rows(tokens, inp.tokens), "mtp_tok_embd", il)
         h = g.cb(reshape(inp.h, g.hp.n_embd, STREAMS, g.n_tokens), "mtp_h_state", il)
@@ -95,7 +95,7 @@ class StreamNextN:
         cur = g.cb(concat(embd, h, 0), "mtp_concat", il)  # [2 * n_embd, 4, n_tokens]
         cur = g.cb(self.eh_proj(g, cur), "mtp_eh_proj", il)
         cur = g.cb(self.layer(g, cur, il, False), "mtp_l_out", il)
-        flat = g.outputs(flattened(cur))[0]
+        flat = g.outputs(join_streams(cur))[0]
         g.res.t_h_nextn = g.cb(flat, "h_nextn")
         cur = connections.read(g, reshape(flat, g.hp.n_embd, STREAMS, flat.ne[1]), "hc_head")
         norm = output_norm if self.head_norm is None else self.head_norm

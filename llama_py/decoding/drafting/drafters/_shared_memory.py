@@ -25,7 +25,7 @@ class SharedMemoryDrafter(Drafter):
     def __init__(self, setting: DrafterSetting, name: str) -> None:
         super().__init__(setting)
         target, model = setting.ctx, made_for(setting, name)
-        width, given = model.hparams.n_embd_beside, target.model.hparams.n_embd
+        width, given = model.hparams.n_embd_hidden, target.model.hparams.n_embd
         if width != given:
             raise ModelError(
                 f"{model.file.path} is a draft model for embedding length {width}, but "

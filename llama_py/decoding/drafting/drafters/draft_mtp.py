@@ -52,7 +52,7 @@ class DraftMtp(StatesDrafter):
         self.few = [draft_vocabulary(ctx, n_tokens) for ctx in self.heads]
         for ctx in (target, *self.heads):
             ctx.set_embeddings_nextn(True, masked=ctx is not target)
-        self.n_embd = model.hparams.n_embd_beside
+        self.n_embd = model.hparams.n_embd_hidden
 
     def states_of(self, seen: Sequence[ComputedTokens]) -> list[F32]:
         return [part.h for part in seen if part.h is not None]
@@ -97,7 +97,7 @@ def _check(target: LoadedModel, model: LoadedModel) -> None:
         raise ContextError(
             f"draft-mtp: models of architecture {target.arch!r} do not expose their hidden states"
         )
-    sizes = model.hparams.n_embd_beside, target.hparams.n_embd_beside
+    sizes = model.hparams.n_embd_hidden, target.hparams.n_embd_hidden
     if sizes[0] != sizes[1]:
         raise ContextError(
             f"draft-mtp: the NextN layers of {model.file.path} need hidden states of length "
