@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import getattr_static
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -320,6 +321,6 @@ def fields(cls: type) -> Iterator[tuple[str, Field]]:
     """Yield the declared fields of a class with their attributes."""
     names = dict.fromkeys(name for base in reversed(cls.__mro__) for name in vars(base))
     for name in names:
-        value = getattr(cls, name, None)
+        value = getattr_static(cls, name, None)  # Former warns of each use
         if isinstance(value, Field):
             yield name, value
