@@ -19,7 +19,7 @@ from dev import tiny_models as tiny
 from dev.tiny_models._invent import Invented
 from llama_py.hparams import HParams
 from llama_py.memory.specs import (
-    Compressed,
+    CompressedSpec,
     Index,
     KVCacheSpec,
     MemorySpec,
@@ -155,7 +155,7 @@ def _word(one: MemorySpec) -> str:
         SameAs: "what another layer keeps",
         Tokens: "the tokens",
     }
-    if isinstance(one, Compressed):
+    if isinstance(one, CompressedSpec):
         return f"one key of every {one.ratio} tokens"
     return names[type(one)]
 

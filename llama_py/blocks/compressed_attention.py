@@ -18,7 +18,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.attention import InputAttnKV
 from llama_py.graph.inputs.compressed import InputCompressed
 from llama_py.memory.kv_rot import rotate
-from llama_py.memory.specs import Compressed
+from llama_py.memory.specs import CompressedSpec
 from llama_py.weights import Weights
 
 
@@ -41,7 +41,7 @@ class CompressedSizes:
     n_groups: int
     n_lora_o: int
     freq_base: float
-    compressed: Compressed | None = None
+    compressed: CompressedSpec | None = None
 
 
 class CompressedAttention:

@@ -25,7 +25,7 @@ from llama_py.blocks.last_channels import Turn
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.compressed import InputCompressed
 from llama_py.memory.kv_rot import rotate
-from llama_py.memory.specs import Compressed
+from llama_py.memory.specs import CompressedSpec
 from llama_py.weights import Weights
 
 
@@ -40,7 +40,7 @@ class CompressedIndexer:
         n_embd: int,
         n_lora_q: int,
         n_head: int,
-        kept: Compressed,
+        kept: CompressedSpec,
         n_chosen: int,
     ) -> None:
         """Declare the weights; `n_lora_q`: rank of the query; `kept`: memory of index keys."""

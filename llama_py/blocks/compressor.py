@@ -25,7 +25,7 @@ from llama_py.blocks.last_channels import Turn
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.compressed import InputCompressed
 from llama_py.memory.kv_rot import rotate
-from llama_py.memory.specs import Compressed
+from llama_py.memory.specs import CompressedSpec
 from llama_py.weights import Weights
 
 
@@ -45,7 +45,7 @@ class Compressor:
     """Key of each `ratio` tokens of a sequence. With overlap it also includes the `ratio` tokens
     before: each token has two vectors, one for the key after its own and one for its own."""
 
-    def __init__(self, w: Weights, n_embd: int, kept: Compressed, stem: str) -> None:
+    def __init__(self, w: Weights, n_embd: int, kept: CompressedSpec, stem: str) -> None:
         n = kept.n_embd_state
         self.kept = kept
         self.wkv = w.linear(f"{stem}_kv", n_embd, n, scaled=False)

@@ -103,7 +103,7 @@ class Reader:
     def opened(self, one: TaggedPart) -> None:
         self.call, self.n_args, self.open_quote = ToolCall("", ""), 0, False
 
-    def identified(self, one: TaggedPart) -> None:
+    def set_id(self, one: TaggedPart) -> None:
         id = one.text.rstrip(SPACES)
         if len(id) > 1 and id[0] == id[-1] == '"':
             id = id[1:-1]
@@ -129,7 +129,7 @@ class Reader:
         before = self._arguments() or "{"
         comma = "," if self.n_args else ""
         self.n_args += 1
-        self._now(arguments=f"{before}{comma}{quoted(name.rstrip(SPACES))}:")
+        self._now(arguments=f"{before}{comma}{quote_json(name.rstrip(SPACES))}:")
 
     def value(self, one: TaggedPart) -> None:
         self._add(as_json(one.text))
@@ -137,7 +137,7 @@ class Reader:
     def string(self, one: TaggedPart) -> None:
         begin = "" if self.open_quote else '"'
         self.open_quote = True
-        self._add(begin + escaped(one.text))
+        self._add(begin + escape_json(one.text))
 
     def argument_closed(self, one: TaggedPart) -> None:
         if self.open_quote:
@@ -168,13 +168,13 @@ class Reader:
 
 _READ = {
     CONTENT: Reader.said, REASONING: Reader.thought, TOOL_OPEN: Reader.opened,
-    TOOL_ID: Reader.identified, TOOL_NAME: Reader.named, TOOL_ARGS: Reader.whole_arguments,
+    TOOL_ID: Reader.set_id, TOOL_NAME: Reader.named, TOOL_ARGS: Reader.whole_arguments,
     ARG_OPEN: Reader.argument_opened, ARG_NAME: Reader.argument_named, ARG_VALUE: Reader.value,
     ARG_STRING: Reader.string, ARG_CLOSE: Reader.argument_closed, TOOL_CLOSE: Reader.closed,
 }  # fmt: skip
 
 
-def answer_of(
+def build_answer(
     found: Sequence[TaggedPart], call_of: Callable[[TaggedPart], ToolCall | None]
 ) -> ChatAnswer:
     """Build a response from tagged parts, with calls read by `call_of`; it returns None for a call
@@ -195,13 +195,13 @@ def answer_of(
     return ChatAnswer("".join(texts[CONTENT]), thoughts if thoughts.strip() else "", tuple(calls))
 
 
-def quoted(text: str) -> str:
+def quote_json(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def escaped(text: str) -> str:
+def escape_json(text: str) -> str:
     """Return the content between the quotes of a JSON string."""
-    return quoted(text)[1:-1]
+    return quote_json(text)[1:-1]
 
 
 def depth(text: str) -> int:

@@ -11,11 +11,11 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import GrammarError
-from llama_py.chat.formats.schema import parameters_of
-from llama_py.grammar.chosen import text_of
+from llama_py.chat.formats.schema import tool_parameters
+from llama_py.grammar.chosen import constraint_text
 from llama_py.grammar.judge import is_available, problem
-from llama_py.grammar.places import Part, located, target
-from llama_py.grammar.schema import kept, listed
+from llama_py.grammar.places import Part, target, walk_schema
+from llama_py.grammar.schema import enforce_schema, format_pointers
 
 if TYPE_CHECKING:
     from llama_py.params import SamplingParams
@@ -37,9 +37,9 @@ class Arguments:
     schema: str
 
     @cached_property
-    def _kept(self) -> tuple[Part, tuple[str, ...]]:
+    def _reduced_schema(self) -> tuple[Part, tuple[str, ...]]:
         try:
-            found = kept(self.schema, lenient=True)
+            found = enforce_schema(self.schema, lenient=True)
         except GrammarError:  # not a schema
             return {"type": "object"}, ("",)
         return json.loads(found.schema), found.left_out
@@ -47,12 +47,12 @@ class Arguments:
     @property
     def left_out(self) -> tuple[str, ...]:
         """JSON pointers of the assertions that a grammar does not enforce."""
-        return self._kept[1]
+        return self._reduced_schema[1]
 
     @property
     def enforced(self) -> Part:
         """The schema for a grammar; references name its definitions."""
-        return bundled(self._kept[0])
+        return bundle_references(self._reduced_schema[0])
 
     @property
     def warning(self) -> str:
@@ -65,33 +65,33 @@ class Arguments:
             if is_available()
             else "not checked, because jsonschema is not installed"
         )
-        return f"{of}: the grammar does not enforce {listed(self.left_out)}; {later}"
+        return f"{of}: the grammar does not enforce {format_pointers(self.left_out)}; {later}"
 
     def problem(self, value: str) -> str:
         """Return the first problem of a value, as a line; "" if it meets the schema."""
         return problem(self.schema, value)
 
 
-def response_of(params: SamplingParams) -> Arguments | None:
+def response_arguments(params: SamplingParams) -> Arguments | None:
     """Return the schema of the responses of sampling parameters; None for any text."""
-    given = text_of(params)
+    given = constraint_text(params)
     return Arguments("", given[1]) if given is not None and given[0] == "json_schema" else None
 
 
-def arguments_of(tool: Mapping[str, Any]) -> Arguments:
+def tool_arguments(tool: Mapping[str, Any]) -> Arguments:
     """Return the arguments of a tool, in the form of the OpenAI API."""
-    return Arguments(tool["function"]["name"], json.dumps(parameters_of(tool)))
+    return Arguments(tool["function"]["name"], json.dumps(tool_parameters(tool)))
 
 
 def enforceable(tool: Mapping[str, Any]) -> Tool:
     """Return a tool with the schema that a grammar enforces."""
-    function = {**tool["function"], "parameters": arguments_of(tool).enforced}
+    function = {**tool["function"], "parameters": tool_arguments(tool).enforced}
     return {**tool, "function": function}
 
 
-def bundled(schema: Part) -> Part:
+def bundle_references(schema: Part) -> Part:
     """Change references to any place of a schema into references to its definitions."""
-    parts = [part for _, part in located(schema) if isinstance(part.get("$ref"), str)]
+    parts = [part for _, part in walk_schema(schema) if isinstance(part.get("$ref"), str)]
     refs = {part["$ref"] for part in parts if not _DEFINITION.fullmatch(part["$ref"])}
     if not refs:
         return schema

@@ -35,13 +35,13 @@ class Caps:
     as_text: frozenset[str] = frozenset()
 
 
-def form_of(message: Mapping[str, Any]) -> str:
+def message_category(message: Mapping[str, Any]) -> str:
     """Return the category of a message that a template may render separately: its role, or
     "calls"."""
     return "calls" if message.get("tool_calls") else str(message["role"])
 
 
-class _Seen:
+class _Recorder:
     """Value that records its operations."""
 
     ops: set[str]
@@ -55,7 +55,7 @@ class _Seen:
         return any(what in getattr(self, "ops", ()) for what in whats)
 
 
-class TextProbe(_Seen, str):
+class TextProbe(_Recorder, str):
     def __getitem__(self, index: Any) -> str:
         if isinstance(index, int):
             self.note("array_access")
@@ -68,32 +68,32 @@ class TextProbe(_Seen, str):
         yield ""
 
 
-class Listed(_Seen, list[Any]):
+class RecordingList(_Recorder, list[Any]):
     def __getitem__(self, index: Any) -> Any:
         self.note("array_access")
-        return noted(super().__getitem__(index))
+        return record_use(super().__getitem__(index))
 
     def __iter__(self) -> Iterator[Any]:
         self.note("array_access")
-        return map(noted, super().__iter__())
+        return map(record_use, super().__iter__())
 
 
-class NamedProbe(_Seen, dict[str, Any]):
+class NamedProbe(_Recorder, dict[str, Any]):
     def __getitem__(self, key: str) -> Any:
-        return noted(super().__getitem__(key))
+        return record_use(super().__getitem__(key))
 
     def get(self, key: str, default: Any = None) -> Any:
-        return noted(super().get(key, default))
+        return record_use(super().get(key, default))
 
     def items(self) -> Any:
-        return [(key, noted(value)) for key, value in super().items()]
+        return [(key, record_use(value)) for key, value in super().items()]
 
     def values(self) -> Any:
-        return [noted(value) for value in super().values()]
+        return [record_use(value) for value in super().values()]
 
 
-def noted(value: Any) -> Any:
-    if isinstance(value, _Seen):
+def record_use(value: Any) -> Any:
+    if isinstance(value, _Recorder):
         value.note()
     return value
 
@@ -103,7 +103,7 @@ def seen(value: Any) -> Any:
     if isinstance(value, dict):
         return NamedProbe({key: seen(v) for key, v in value.items()})
     if isinstance(value, list):
-        return Listed(map(seen, value))
+        return RecordingList(map(seen, value))
     return TextProbe(value) if isinstance(value, str) else value
 
 
@@ -139,7 +139,7 @@ def watch(sandbox: Sandbox) -> None:
         @wraps(f)
         def noted_call(*args: Any, **kwargs: Any) -> Any:
             for value in args[:2]:  # the first may be Jinja's context
-                if isinstance(value, _Seen):
+                if isinstance(value, _Recorder):
                     value.note(what)
                     break
             return f(*args, **kwargs)
@@ -158,10 +158,14 @@ def watch(sandbox: Sandbox) -> None:
 
 def bare(value: Any) -> Any:
     """Return the plain value, and record the use of all its parts."""
-    noted(value)
+    record_use(value)
     if isinstance(value, NamedProbe):
         return {key: bare(at(value, key)) for key in value}
-    return [bare(at(value, i)) for i in range(len(value))] if isinstance(value, Listed) else value
+    return (
+        [bare(at(value, i)) for i in range(len(value))]
+        if isinstance(value, RecordingList)
+        else value
+    )
 
 
 USER = {"role": "user", "content": "User message"}
@@ -195,7 +199,7 @@ CALLED: list[dict[str, Any]] = [
 ]
 
 
-def caps_of(watching: Callable[..., str]) -> Caps:
+def detect_caps(watching: Callable[..., str]) -> Caps:
     """Return a template's capabilities; `watching` renders it in a recording sandbox."""
     string, typed = _contents(watching)
     system = at(Trial(watching, [SYSTEM, USER]).messages, 0, "content")
@@ -217,7 +221,7 @@ def _text_forms(watching: Callable[..., str], objects: bool) -> frozenset[str]:
             for content in (MARK, [{"type": "text", "text": MARK}])
         )
         if text is not None and MARK in text and text != parts:
-            found.add(form_of(messages[i]))
+            found.add(message_category(messages[i]))
     return frozenset(found)
 
 

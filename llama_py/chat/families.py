@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from llama_py.chat.messages import Message, text_of
+from llama_py.chat.messages import Message, content_text
 
 Adjust = Callable[[list[Message]], list[Message]]
 
@@ -30,7 +30,7 @@ PATCHES = (
 )
 
 
-def patched(source: str) -> str:
+def patch_template(source: str) -> str:
     """Return the template without known refusals."""
     for mark, condition in PATCHES:
         if mark in source:
@@ -43,12 +43,12 @@ def has_channels(source: str) -> bool:
     return "<|channel|>" in source
 
 
-def trimmed(source: str) -> bool:
+def needs_trimming(source: str) -> bool:
     """Return True if spaces around contents would confuse the model."""
     return "You have access to the following functions in JSONSchema format" in source
 
 
-def adjusted(source: str) -> Adjust | None:
+def find_adjustment(source: str) -> Adjust | None:
     """Return the adjustment of messages for a template, or None."""
     for has, lacks, adjust in FAMILIES:
         if all(mark in source for mark in has) and not any(mark in source for mark in lacks):
@@ -137,7 +137,7 @@ def responses_with_calls(messages: list[Message]) -> list[Message]:
 def _response(message: Message, calls: list[Any], i: int) -> Message:
     """Return a tool's result, parsed if it is JSON, with the name of its call."""
     name = calls[i]["function"]["name"] if i < len(calls) else ""
-    response: Any = text_of(message)
+    response: Any = content_text(message)
     with suppress(ValueError, RecursionError):
         response = json.loads(response)
     return {"name": name or message.get("tool_call_id", ""), "response": response}

@@ -18,8 +18,18 @@ import types
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from typing import Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Literal,
+    TypeAlias,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
+from ggml_py._moved import former_names
 from ggml_py.errors import ModelError
 from llama_py.chat.answer import ToolCall
 
@@ -38,7 +48,7 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _TOLD = r"^\s*(?::param\s+(?:\S+\s+)?)?{name}(?:\s*\([^)]*\))?\s*:\s*(.+)$"
 
 
-def tool_of(function: Function) -> Schema:
+def tool_schema(function: Function) -> Schema:
     """Return a tool: the function's name, the first paragraph of its docstring, and its parameters.
 
     Types are str, int, float, bool, None, Literal, Enum of str, list, dict, and their unions;
@@ -83,12 +93,12 @@ def tool_of(function: Function) -> Schema:
     }
 
 
-def tools_of(tools: Sequence[Function | Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def convert_tools(tools: Sequence[Function | Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return tools in the form of the OpenAI API, converting functions."""
-    return [tool if isinstance(tool, Mapping) else tool_of(tool) for tool in tools]
+    return [tool if isinstance(tool, Mapping) else tool_schema(tool) for tool in tools]
 
 
-def result_of(call: ToolCall, functions: Sequence[Function]) -> Schema:
+def call_function(call: ToolCall, functions: Sequence[Function]) -> Schema:
     """Call the function that a model requested; return the message with its result, a string or
     JSON (other types as `str`).
 
@@ -146,4 +156,10 @@ def _schema(hint: Any, where: str) -> Schema:
         return {"type": "object", **more}
     raise ModelError(
         f"{where}: {hint} has no JSON type; use str, int, float, bool, list, dict or Literal"
+    )
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(
+        __name__, result_of="call_function", tools_of="convert_tools", tool_of="tool_schema"
     )

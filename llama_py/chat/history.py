@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ggml_py.errors import ModelError
-from llama_py.chat.messages import Message, arguments_of, is_of_calls, object_of, text_of
+from llama_py.chat.messages import Message, content_text, is_of_calls, parse_arguments, parse_object
 
 Render = Callable[[list[Message]], str]
 Repair = Callable[[list[Message]], list[Message]]
@@ -31,13 +31,13 @@ def render_history(messages: list[Message], render: Render) -> str:
     text, refused = _attempt(messages, render)
     if refused is None:
         return text
-    repaired = _repaired(messages, refused, render)
+    repaired = _repair(messages, refused, render)
     if not (repaired or text):
         raise refused
     return repaired or text
 
 
-def _repaired(messages: list[Message], refused: ModelError, render: Render) -> str:
+def _repair(messages: list[Message], refused: ModelError, render: Render) -> str:
     """Return the first prompt that the template renders, or "".
 
     A repair that changes the error is preserved. If no other repair remains, they are combined.
@@ -119,7 +119,7 @@ def place_system(messages: list[Message]) -> list[Message]:
     n = next((i for i, m in enumerate(messages) if m["role"] not in SYSTEM), len(messages))
     found = messages[:n]
     if n > 1:
-        found = [{**found[0], "content": "\n\n".join(map(text_of, found))}]
+        found = [{**found[0], "content": "\n\n".join(map(content_text, found))}]
     for message in messages[n:]:
         found.append({**message, "role": "user"} if message["role"] in SYSTEM else message)
     return gather_results(found)
@@ -162,18 +162,18 @@ def shorten_ids(messages: list[Message]) -> list[Message]:
     ids: list[str] = []  # ids of the last calls
     for n, message in enumerate(messages):
         if calls := message.get("tool_calls"):
-            ids = [_short(call.get("id") or f"{n}.{i}") for i, call in enumerate(calls)]
+            ids = [_shorten(call.get("id") or f"{n}.{i}") for i, call in enumerate(calls)]
             calls = [{**call, "id": id} for call, id in zip(calls, ids, strict=True)]
             message = {**message, "tool_calls": calls}
         elif message["role"] == "tool":
             id = message.get("tool_call_id")
-            id = _short(id) if id else ids.pop(0) if ids else _short(str(n))
+            id = _shorten(id) if id else ids.pop(0) if ids else _shorten(str(n))
             message = {**message, "tool_call_id": id}
         found.append(message)
     return found
 
 
-def _short(id: str) -> str:
+def _shorten(id: str) -> str:
     if len(id) == ID_LENGTH and id.isalnum():
         return id
     return hashlib.sha256(id.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LENGTH]
@@ -196,7 +196,7 @@ def alternate(messages: list[Message]) -> list[Message]:
         last = found[-1] if found else {"role": ""}
         of_calls = is_of_calls(message) or is_of_calls(last)
         if message["role"] == last["role"] != "tool" and not of_calls:
-            found[-1] = _joined(last, message)
+            found[-1] = _join(last, message)
             continue
         if message["role"] == "user" and is_of_calls(last):
             found.append({"role": "assistant", "content": ""})
@@ -206,7 +206,7 @@ def alternate(messages: list[Message]) -> list[Message]:
     return found
 
 
-def _joined(first: Message, second: Message) -> Message:
+def _join(first: Message, second: Message) -> Message:
     found = {**first, **second}
     contents = [m["content"] for m in (first, second) if m.get("content")]
     if all(isinstance(content, str) for content in contents):
@@ -226,12 +226,12 @@ def tell_calls(messages: list[Message]) -> list[Message]:
 def as_text(message: Message) -> Message:
     """Return a message with its calls as text; a result becomes a user message."""
     if message["role"] == "tool":
-        text = f"<tool_response>\n{text_of(message)}\n</tool_response>"
+        text = f"<tool_response>\n{content_text(message)}\n</tool_response>"
         return {"role": "user", "content": text}
     calls = message.get("tool_calls")
     if not calls:
         return message
-    texts = [text for text in (text_of(message),) if text]
+    texts = [text for text in (content_text(message),) if text]
     texts += [f"<tool_call>\n{_call_text(call['function'])}\n</tool_call>" for call in calls]
     rest = {key: value for key, value in message.items() if key != "tool_calls"}
     return {**rest, "content": "\n".join(texts)}
@@ -240,8 +240,8 @@ def as_text(message: Message) -> Message:
 def _call_text(function: dict[str, Any]) -> str:
     name = json.dumps(function["name"], ensure_ascii=False)
     given = function["arguments"]
-    if object_of(given) is None:
-        given = json.dumps(arguments_of(given), ensure_ascii=False)
+    if parse_object(given) is None:
+        given = json.dumps(parse_arguments(given), ensure_ascii=False)
     return f'{{"name": {name}, "arguments": {given}}}'
 
 

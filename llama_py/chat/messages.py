@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ggml_py.errors import ModelError
-from llama_py.chat.caps import Caps, form_of
+from llama_py.chat.caps import Caps, message_category
 
 Message = dict[str, Any]
 
@@ -19,7 +19,7 @@ IMAGE = "image_url"  # type of an image in a content part
 RAW = "raw"  # member for call arguments that are not a JSON object
 
 
-def parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def content_parts(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the parts of a message's content; empty for a string."""
     content = message.get("content")
     if not isinstance(content, list | tuple):
@@ -29,17 +29,17 @@ def parts_of(message: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 def has_images(messages: Sequence[Mapping[str, Any]]) -> bool:
     """Return True if a message has an image."""
-    return any(part.get("type") == IMAGE for m in messages for part in parts_of(m))
+    return any(part.get("type") == IMAGE for m in messages for part in content_parts(m))
 
 
-def copied(value: Any) -> Any:
+def deep_copy(value: Any) -> Any:
     """Copy lists and dictionaries, so that a template may change them."""
     if isinstance(value, Mapping):
-        return {key: copied(v) for key, v in value.items()}
-    return [copied(v) for v in value] if isinstance(value, list | tuple) else value
+        return {key: deep_copy(v) for key, v in value.items()}
+    return [deep_copy(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def whole(message: Mapping[str, Any]) -> Message:
+def complete_message(message: Mapping[str, Any]) -> Message:
     """Complete a message: a content, and calls with arguments as JSON text."""
     if "role" not in message:
         raise ModelError(f"a message needs a role, such as {{'role': 'user', ...}}, got {message}")
@@ -50,14 +50,14 @@ def whole(message: Mapping[str, Any]) -> Message:
         raise ModelError(
             f"content of a message must be a string or a list of parts, got {content!r}"
         )
-    found: Message = {"role": message["role"], "content": copied(content) or ""}
+    found: Message = {"role": message["role"], "content": deep_copy(content) or ""}
     for key in ("reasoning_content", "name", "tool_call_id"):
         if message.get(key):
             found[key] = message[key]
     if calls:
         found["tool_calls"] = [_call(call) for call in calls]
     known = {*found, "tool_calls", "reasoning_content", "name", "tool_call_id"}
-    return found | {key: copied(v) for key, v in message.items() if key not in known}
+    return found | {key: deep_copy(v) for key, v in message.items() if key not in known}
 
 
 def _call(call: Mapping[str, Any]) -> Message:
@@ -85,23 +85,23 @@ def whole_tool(tool: Mapping[str, Any]) -> Message:
         "function": {
             "name": function["name"],
             "description": function.get("description", ""),
-            "parameters": copied(function.get("parameters", {})),
+            "parameters": deep_copy(function.get("parameters", {})),
         },
     }
 
 
-def fitted(messages: Sequence[Message], caps: Caps, developer: bool) -> list[Message]:
+def adapt_messages(messages: Sequence[Message], caps: Caps, developer: bool) -> list[Message]:
     """Adapt messages to the template; `developer`: it knows that role."""
     found = [*messages]
     if not developer:
         found = [{**m, "role": "system"} if m["role"] == "developer" else m for m in found]
     if not caps.system_role and found and found[0]["role"] == "system":
-        found = _merged(found)
+        found = _merge_system(found)
     found = [with_content(message, caps) for message in found]
     if caps.object_arguments:
         for message in found:
             for call in message.get("tool_calls", ()):
-                call["function"]["arguments"] = arguments_of(call["function"]["arguments"])
+                call["function"]["arguments"] = parse_arguments(call["function"]["arguments"])
     return found
 
 
@@ -109,7 +109,7 @@ def with_content(message: Message, caps: Caps) -> Message:
     """Return a message with its content as a string or a list of parts, as the template needs."""
     content = message.get("content")
     texts_only = caps.string_content and not caps.typed_content
-    has_text = texts_only or form_of(message) in caps.as_text
+    has_text = texts_only or message_category(message) in caps.as_text
     if isinstance(content, str) and caps.typed_content and not (caps.string_content or has_text):
         return {**message, "content": [{"type": "text", "text": content}]}
     if isinstance(content, list) and has_text:
@@ -119,25 +119,25 @@ def with_content(message: Message, caps: Caps) -> Message:
                 f"unknown message part {others[0]!r}; the chat template takes text only: use "
                 "type 'text'"
             )
-        return {**message, "content": text_of(message)}
+        return {**message, "content": content_text(message)}
     return message
 
 
 def is_of_calls(message: Mapping[str, Any]) -> bool:
     """Return True if a message has calls of tools or the result of one."""
-    return form_of(message) in ("calls", "tool")
+    return message_category(message) in ("calls", "tool")
 
 
-def _merged(messages: list[Message]) -> list[Message]:
+def _merge_system(messages: list[Message]) -> list[Message]:
     """Put the system message at the head of the user's message after it."""
     system, *rest = messages
     if not rest or rest[0]["role"] != "user":
         return [{**system, "role": "user"}, *rest]
-    said = f"{text_of(system)}\n{text_of(rest[0])}"
+    said = f"{content_text(system)}\n{content_text(rest[0])}"
     return [{**rest[0], "content": said}, *rest[1:]]
 
 
-def text_of(message: Message) -> str:
+def content_text(message: Message) -> str:
     """Return the content of a message as one text."""
     content = message.get("content") or ""
     if isinstance(content, str):
@@ -145,7 +145,7 @@ def text_of(message: Message) -> str:
     return "\n".join(part.get("text", "") for part in content)
 
 
-def object_of(arguments: str) -> dict[str, Any] | None:
+def parse_object(arguments: str) -> dict[str, Any] | None:
     """Return the object of a JSON text; None if it is anything else."""
     try:
         found = json.loads(arguments)
@@ -154,10 +154,10 @@ def object_of(arguments: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def arguments_of(arguments: str) -> dict[str, Any]:
+def parse_arguments(arguments: str) -> dict[str, Any]:
     """Return the arguments of an earlier call as an object.
 
     Invalid text of an interrupted or mistaken model becomes the member RAW.
     """
-    found = object_of(arguments)
+    found = parse_object(arguments)
     return {RAW: arguments} if found is None else found

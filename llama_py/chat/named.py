@@ -17,13 +17,13 @@ FILE = Path(__file__).parents[1] / "data" / "templates.txt"
 
 
 @cache
-def named() -> dict[str, str]:
+def named_templates() -> dict[str, str]:
     """Return the templates by name."""
     _, *parts = re.split(r"^=== (\S+) ===\n", FILE.read_text("utf-8"), flags=re.MULTILINE)
     return {name: source[:-1] for name, source in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def source_of(text: str) -> str:
+def template_source(text: str) -> str:
     """Return the text of a template: of a known name, or the text itself if it is not a single
     word. A text without `{` is also a template, the same for every conversation.
 
@@ -31,7 +31,7 @@ def source_of(text: str) -> str:
     """
     if "{" in text or len(text.split()) > 1:
         return text
-    if text not in named():
-        meant = did_you_mean(text, named()) or f"known: {', '.join(named())}"
+    if text not in named_templates():
+        meant = did_you_mean(text, named_templates()) or f"known: {', '.join(named_templates())}"
         raise ModelError(f"unknown chat template {text!r}; {meant}")
-    return named()[text]
+    return named_templates()[text]

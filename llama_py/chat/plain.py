@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from llama_py.chat.answer import ChatAnswer
 from llama_py.chat.stream import AnswerDelta
-from llama_py.chat.thinking import Tags, Thoughts, begins_inside, control_tokens, thinking_of
+from llama_py.chat.thinking import Tags, Thoughts, begins_inside, control_tokens, detect_thinking
 
 if TYPE_CHECKING:
     from llama_py.chat.arguments import Arguments
@@ -79,7 +79,7 @@ class PlainFormat:
     @cached_property
     def thinking(self) -> Thinking | None:
         """Start and end of the response's reasoning."""
-        return None if self.tags is None else thinking_of(self.tags, self.prompt, self.thinks)
+        return None if self.tags is None else detect_thinking(self.tags, self.prompt, self.thinks)
 
     def shown(self, tokenizer: Tokenizer) -> tuple[int, ...]:
         """Return the control tokens of the tags."""

@@ -174,7 +174,7 @@ def to_json(
         indent=indent,
         separators=separators,
         sort_keys=sort_keys,
-        default=_listed,
+        default=_json_value,
     )
 
 
@@ -187,7 +187,7 @@ def _plain(value: Any) -> Any:
     return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
 
 
-def _listed(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Convert values that JSON lacks: undefined to null, iterators to lists."""
     if isinstance(value, Undefined):
         return None

@@ -73,7 +73,7 @@ class AnswerParser:
         self._cut = ""
         self._tail: TaggedPart | None = None
         if silent:
-            self._parsed(prompt)
+            self._parse(prompt)
             self._deltas()
 
     @property
@@ -115,20 +115,20 @@ class AnswerParser:
 
     def _more(self, text: str) -> None:
         before = self._text.text
-        if self._parsed(before + text):
+        if self._parse(before + text):
             return
         low, high = 0, len(text)  # `low` characters match, `high` characters do not
         while high - low > 1:
             middle = (low + high) // 2
-            if self._parsed(before + text[:middle]):
+            if self._parse(before + text[:middle]):
                 low = middle
             else:
                 high = middle
-        self._parsed(before + text[:low])
+        self._parse(before + text[:low])
         self._wrong = self._ends
         self._text.text = before + text
 
-    def _parsed(self, text: str) -> bool:
+    def _parse(self, text: str) -> bool:
         """Parse a text; if it matches the format, store its response and return True."""
         now = self._text
         if len(text) < len(now.text):
@@ -158,9 +158,9 @@ class AnswerParser:
         if self._wrong is not None:
             now = replace(now, content=now.content + self._text.text[self._wrong :])
         found = []
-        if more := _more_of(told.reasoning, now.reasoning):
+        if more := _new_text(told.reasoning, now.reasoning):
             found.append(AnswerDelta(reasoning=more))
-        if more := _more_of(told.content, now.content):
+        if more := _new_text(told.content, now.content):
             found.append(AnswerDelta(content=more))
         calls = list(told.tool_calls)
         for i, call in enumerate(now.tool_calls):
@@ -173,7 +173,7 @@ class AnswerParser:
                 id = call.id or self._ids()
                 calls.append(ToolCall(call.name, "", id))
                 found.append(AnswerDelta(index=i, id=id, name=call.name))
-            if more := _more_of(calls[i].arguments, call.arguments):
+            if more := _new_text(calls[i].arguments, call.arguments):
                 calls[i] = replace(calls[i], arguments=calls[i].arguments + more)
                 found.append(AnswerDelta(index=i, arguments=more))
         self._told = ChatAnswer(
@@ -184,7 +184,7 @@ class AnswerParser:
         return found
 
 
-def _more_of(told: str, now: str) -> str:
+def _new_text(told: str, now: str) -> str:
     """Return the new part of a text; "" if the text sent is no longer its beginning."""
     return now[len(told) :] if now.startswith(told) else ""
 

@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ModelError
 from llama_py.chat import families
-from llama_py.chat.caps import Caps, caps_of, watch
+from llama_py.chat.caps import Caps, detect_caps, watch
 from llama_py.chat.history import render_history
-from llama_py.chat.messages import Message, copied, fitted, whole, whole_tool, with_content
-from llama_py.chat.thinking import Tags, tags_of
+from llama_py.chat.messages import (
+    Message,
+    adapt_messages,
+    complete_message,
+    deep_copy,
+    whole_tool,
+    with_content,
+)
+from llama_py.chat.thinking import Tags, find_tags
 from llama_py.gguf.metadata import printable
 from llama_py.support.stopping import checked
 
@@ -61,17 +68,17 @@ class ChatTemplate:
             variables["add_generation_prompt"] = True
 
         def rendered(messages: list[Message]) -> str:
-            return self._made(template, messages=self._fitted(messages), **copied(variables))
+            return self._made(template, messages=self._adapt(messages), **deep_copy(variables))
 
-        return render_history([whole(message) for message in messages], rendered)
+        return render_history([complete_message(message) for message in messages], rendered)
 
     def plain(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
         """Render messages unchanged, except for contents as texts or lists of parts, and with only
         these variables. Raises ModelError, as `render`."""
         template = self._template
-        found = [with_content(copied(message), self.caps) for message in messages]
+        found = [with_content(deep_copy(message), self.caps) for message in messages]
         tokens = {"bos_token": self.bos, "eos_token": self.eos}
-        return self._made(template, messages=found, **tokens, **copied(variables))
+        return self._made(template, messages=found, **tokens, **deep_copy(variables))
 
     def _made(self, template: Template, **variables: Any) -> str:
         try:
@@ -91,7 +98,7 @@ class ChatTemplate:
         from llama_py.chat import sandbox
 
         day = sandbox.now()
-        found = {"preserve_reasoning": True, **copied(extra)}
+        found = {"preserve_reasoning": True, **deep_copy(extra)}
         keep, effort = found["preserve_reasoning"], found.get("reasoning_effort")
         if "enable_thinking" not in found:
             found["enable_thinking"] = self.thinking is not None
@@ -111,12 +118,12 @@ class ChatTemplate:
             **found,
         }
 
-    def _fitted(self, messages: list[Message]) -> list[Message]:
-        found: list[Message] = copied(messages)
-        if families.trimmed(self.source):
-            found = [_trimmed(message) for message in found]
-        found = fitted(found, self.caps, developer=families.has_channels(self.source))
-        adjust = families.adjusted(self.source)
+    def _adapt(self, messages: list[Message]) -> list[Message]:
+        found: list[Message] = deep_copy(messages)
+        if families.needs_trimming(self.source):
+            found = [_trim(message) for message in found]
+        found = adapt_messages(found, self.caps, developer=families.has_channels(self.source))
+        adjust = families.find_adjustment(self.source)
         return adjust(found) if adjust is not None else found
 
     @cached_property
@@ -127,8 +134,8 @@ class ChatTemplate:
         _ = self._template
         sandbox = Sandbox()
         watch(sandbox)
-        template = sandbox.from_string(families.patched(self.source))
-        return caps_of(lambda **variables: _run(template, **variables))
+        template = sandbox.from_string(families.patch_template(self.source))
+        return detect_caps(lambda **variables: _run(template, **variables))
 
     @cached_property
     def thinking(self) -> Tags | None:
@@ -136,7 +143,7 @@ class ChatTemplate:
         from llama_py.chat.sandbox import always_the_same
 
         with always_the_same():
-            return tags_of(self.source, self.render)
+            return find_tags(self.source, self.render)
 
     @cached_property
     def answer_end(self) -> str:
@@ -157,7 +164,7 @@ class ChatTemplate:
         from llama_py.chat.sandbox import Sandbox
 
         try:
-            return Sandbox().from_string(families.patched(self.source))
+            return Sandbox().from_string(families.patch_template(self.source))
         except Exception as error:  # a template can raise anything
             why = printable(str(error)[:MAX_WHY])
             raise ModelError(f"chat template, {_place(error)}: {why}") from error
@@ -169,7 +176,7 @@ def _run(template: Template, **variables: Any) -> str:
     return "".join(checked(template.generate(variables)))
 
 
-def _trimmed(message: Message) -> Message:
+def _trim(message: Message) -> Message:
     content = message["content"]
     if isinstance(content, str):
         return {**message, "content": content.strip()}

@@ -68,7 +68,7 @@ KNOWN = (
 )  # fmt: skip
 
 
-def tags_of(source: str, render: Callable[..., str]) -> Tags | None:
+def find_tags(source: str, render: Callable[..., str]) -> Tags | None:
     """Return the tags around a model's reasoning by its template; None if it has no reasoning.
 
     render is `ChatTemplate.render`, and accepts `enable_thinking`.
@@ -153,7 +153,7 @@ class Thoughts:
             text, self._held = self._held[:at], self._held[at + len(end) :]
             self._part, self.inside = self._gap, False
             return text
-        cut = len(self._held) - begun(self._held, self.tags.ends)
+        cut = len(self._held) - partial_tag_length(self._held, self.tags.ends)
         text, self._held = self._held[:cut], "" if final else self._held[cut:]
         return text
 
@@ -181,7 +181,7 @@ def begins_inside(tags: Tags, prompt: str) -> bool:
     return prompt.rstrip().endswith(tags.start.strip())
 
 
-def thinking_of(tags: Tags, prompt: str, may_begin: bool = True) -> Thinking:
+def detect_thinking(tags: Tags, prompt: str, may_begin: bool = True) -> Thinking:
     """Return how a response to a prompt begins; may_begin: the model may start reasoning."""
     is_marked = prompt.rstrip().endswith(tags.answer.strip())
     return Thinking(
@@ -195,7 +195,7 @@ def thinking_of(tags: Tags, prompt: str, may_begin: bool = True) -> Thinking:
     )
 
 
-def begun(text: str, tags: tuple[str, ...]) -> int:
+def partial_tag_length(text: str, tags: tuple[str, ...]) -> int:
     """Return the length of the longest end of a text that may begin a tag."""
     longest = max(map(len, tags))
     for n in range(min(len(text), longest - 1), 0, -1):

@@ -22,23 +22,24 @@ from functools import cached_property, lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from ggml_py._moved import former_names
 from ggml_py.errors import ModelError
 from llama_py.chat.answer import ChatAnswer, ToolCall
-from llama_py.chat.arguments import Arguments, arguments_of, enforceable
-from llama_py.chat.formats.analysis import marks_in
+from llama_py.chat.arguments import Arguments, enforceable, tool_arguments
+from llama_py.chat.formats.analysis import find_marks
 from llama_py.chat.formats.form import AnswerForm, AnswerRequest
 from llama_py.chat.formats.generic import MARKS as GENERIC
-from llama_py.chat.formats.generic import told
+from llama_py.chat.formats.generic import describe_tools
 from llama_py.chat.formats.known import find_form_builder
-from llama_py.chat.formats.marks import Marks, marked
-from llama_py.chat.messages import is_of_calls, text_of, whole, whole_tool
+from llama_py.chat.formats.marks import Marks, build_marks_form
+from llama_py.chat.messages import complete_message, content_text, is_of_calls, whole_tool
 from llama_py.chat.peg.derive import flat, likeliest
-from llama_py.chat.peg.lark import lark_of, nodes_in
+from llama_py.chat.peg.lark import iterate_nodes, write_lark
 from llama_py.chat.peg.nodes import Schema
 from llama_py.chat.reasoning_formats import REASONING_FORMATS
 from llama_py.chat.stream import AnswerDelta, AnswerParser, new_id
-from llama_py.chat.thinking import Tags, thinking_of
-from llama_py.grammar import Grammar, compiled
+from llama_py.chat.thinking import Tags, detect_thinking
+from llama_py.grammar import Grammar, compile_grammar
 from llama_py.grammar.closed import has_free_keys
 from llama_py.grammar.vocabulary import vocabulary
 from llama_py.params.choosers import Thinking
@@ -80,7 +81,7 @@ class ChatFormat:
         given = (*self.arguments, *((self.response,) if self.response else ()))
         return tuple(one.warning for one in given if one.warning)
 
-    def problem_of(self, call: ToolCall) -> str:
+    def argument_problem(self, call: ToolCall) -> str:
         """Return why a call's arguments do not meet the tool's schema; "" if they do.
 
         Arguments that a grammar enforces are not checked, unless it may repeat their keys.
@@ -94,7 +95,7 @@ class ChatFormat:
     @cached_property
     def _schemas(self) -> list[object]:
         """The schemas of JSON parts in the response."""
-        return [one.schema for one in nodes_in(self.form.root) if isinstance(one, Schema)]
+        return [one.schema for one in iterate_nodes(self.form.root) if isinstance(one, Schema)]
 
     @property
     def generation_prompt(self) -> str:
@@ -142,7 +143,7 @@ class ChatFormat:
             if not self.form.thinking[1]:
                 return None
             tags = Tags(*self.form.thinking)
-        found = thinking_of(tags, self.prompt, asked.thinking and asked.said is None)
+        found = detect_thinking(tags, self.prompt, asked.thinking and asked.said is None)
         ends = dict.fromkeys((*tags.ends, *map(str.strip, self.form.thinking[1]), *self.form.words))
         found = found._replace(ends=tuple(ends))
         if asked.said is not None:
@@ -183,10 +184,10 @@ class ChatFormat:
         Raises GrammarError for an unsupported schema.
         """
         if self._is_json:
-            return compiled("json_schema", json.dumps(self.asked.schema))
+            return compile_grammar("json_schema", json.dumps(self.asked.schema))
         if not self.form.grammar:
             return None
-        return compiled("lark", lark_of(self.form.root, self._head, self.form.lazy))
+        return compile_grammar("lark", write_lark(self.form.root, self._head, self.form.lazy))
 
     @property
     def _head(self) -> str:
@@ -214,7 +215,7 @@ class ChatFormat:
         shown = frozenset() if self._is_json else frozenset(self.shown(tokenizer))
         inner = ByGrammar(self.grammar, tokenizer, shown)
         if self._is_json and self.asked.said is not None:
-            inner.start_with(tokenizer.tokenize(self.asked.said[1] or "", False, False))
+            inner.begin_response(tokenizer.tokenize(self.asked.said[1] or "", False, False))
         if self.form.lazy and not self._is_json:
             form, (start, ends) = self.form, self.form.thinking
             triggers = Triggers(form.words, form.patterns, start, ends, form.prompt)
@@ -233,7 +234,7 @@ class ChatFormat:
         continued message include its beginning, which `answer` always has."""
         form, silent = self.form, self.asked.said is not None and not echo
         drops = form.words if form.drops else ()
-        check = self.problem_of if self.arguments else None
+        check = self.argument_problem if self.arguments else None
         return AnswerParser(
             form.root, form.read, form.prompt, ids, form.late_ids, silent, drops, check
         )
@@ -245,7 +246,7 @@ class ChatFormat:
         return parser.finish()
 
 
-def format_of(
+def build_format(
     template: ChatTemplate,
     messages: Sequence[Mapping[str, Any]],
     *,
@@ -279,7 +280,7 @@ def format_of(
             f"{reasoning_format!r}"
         )
     given = [whole_tool(_function(tool)) for tool in tools or ()]
-    callable_tools, required = _chosen(given, tool_choice)
+    callable_tools, required = _choose_tools(given, tool_choice)
     if json_schema in (True, {}):
         json_schema = {"type": "object"}
     thinking = variables.get("enable_thinking", True)
@@ -289,12 +290,12 @@ def format_of(
     said = None
     if continue_final_message and messages:
         *messages, last = messages
-        said = _said(whole(last), continue_final_message)
+        said = _said(complete_message(last), continue_final_message)
         add_generation_prompt = False
     if (given or any(map(is_of_calls, messages))) and not takes_calls(template):
-        messages, given = told(messages, given), []
+        messages, given = describe_tools(messages, given), []
     render = _Render(template, messages, given, variables)
-    arguments = tuple(map(arguments_of, callable_tools))
+    arguments = tuple(map(tool_arguments, callable_tools))
     response = Arguments("", json.dumps(json_schema)) if isinstance(json_schema, Mapping) else None
     asked = AnswerRequest(
         tuple(map(enforceable, callable_tools)),
@@ -320,7 +321,7 @@ def warn_once(warning: str) -> None:
     log.warning("%s", warning)
 
 
-def schema_of(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def response_schema(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the schema of the OpenAI API's `response_format`; None for any text.
 
     Raises ModelError for a type other than text, json_object and json_schema.
@@ -346,23 +347,23 @@ def _format(template: ChatTemplate, render: _Render, asked: AnswerRequest, ask: 
     elif asked.said is not None and "<|turn>model" in template.source:
         asked = replace(asked, prompt="<|turn>model\n" if prompt.endswith("<turn|>\n") else "")
     is_begun = asked.said is not None and asked.said[1] is not None
-    made = form_of(template, replace(asked, schema=None) if is_begun else asked)
+    made = build_form(template, replace(asked, schema=None) if is_begun else asked)
     if asked.said is not None:
         prompt += made.prompt
     return ChatFormat(prompt, made, asked, template.thinking)
 
 
-def form_of(template: ChatTemplate, asked: AnswerRequest) -> AnswerForm:
+def build_form(template: ChatTemplate, asked: AnswerRequest) -> AnswerForm:
     """Return the form of responses to a template's prompts."""
     made = find_form_builder(template.source)
     if made is not None:
         return made(asked)
-    return marked(marks_of(template, bool(asked.tools)), asked)
+    return build_marks_form(template_marks(template, bool(asked.tools)), asked)
 
 
-def marks_of(template: ChatTemplate, tools: bool = False) -> Marks:
+def template_marks(template: ChatTemplate, tools: bool = False) -> Marks:
     """Return True if a template supports tool calls."""
-    found = marks_in(template.source)
+    found = find_marks(template.source)
     tags = template.thinking
     if tags is not None and not found.think:
         found = replace(found, think=tags.start, thought=tags.ends[0])
@@ -374,7 +375,7 @@ def marks_of(template: ChatTemplate, tools: bool = False) -> Marks:
 def takes_calls(template: ChatTemplate) -> bool:
     """Return True if a template supports tool calls."""
     made = find_form_builder(template.source)
-    return made is not None or marks_in(template.source).calls != "none"
+    return made is not None or find_marks(template.source).calls != "none"
 
 
 class _Render:
@@ -415,7 +416,7 @@ def _function(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     return tool
 
 
-def _chosen(
+def _choose_tools(
     tools: list[dict[str, Any]], choice: str | Mapping[str, Any] | None
 ) -> tuple[list[dict[str, Any]], bool]:
     """Return the tools that may be called, and True if one must be."""
@@ -442,7 +443,7 @@ def _said(message: dict[str, Any], which: bool | str) -> tuple[str, str | None]:
         raise ModelError(
             f"continue_final_message must be True, content or reasoning_content, got {which!r}"
         )
-    thoughts, text = str(message.get("reasoning_content", "")), text_of(message)
+    thoughts, text = str(message.get("reasoning_content", "")), content_text(message)
     of_thoughts = which == "reasoning_content" or (which is True and thoughts and not text)
     return thoughts, None if of_thoughts else text
 
@@ -453,6 +454,10 @@ __all__ = [
     "ChatAnswer",
     "ChatFormat",
     "ToolCall",
-    "format_of",
-    "schema_of",
+    "build_format",
+    "response_schema",
 ]
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, schema_of="response_schema", format_of="build_format")

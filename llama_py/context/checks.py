@@ -12,7 +12,7 @@ from llama_py.blocks.known_forms import forms
 from llama_py.hparams.cparams import CParams, trained_context
 from llama_py.hparams.variants import SLOTS
 from llama_py.loading.model import LoadedModel
-from llama_py.memory.specs import Compressed, StateSpec
+from llama_py.memory.specs import CompressedSpec, StateSpec
 from llama_py.models import architecture, known_architectures
 from llama_py.params import ContextParams
 
@@ -78,7 +78,7 @@ def _n_rs_seq(model: LoadedModel, p: ContextParams) -> int:
     hp, architecture = model.hparams, model.architecture
     layers = range(hp.n_layer, hp.n_layer_all) if p.mtp else hp.kept_layers
     kept = (k for il in layers for k in architecture.sharded_memory_spec(il))
-    states = [k for k in kept if isinstance(k, StateSpec | Compressed)]
+    states = [k for k in kept if isinstance(k, StateSpec | CompressedSpec)]
     if not states or not p.n_rs_seq:
         return 0
     step = p.n_seq_max * sum(k.n_embd_states for k in states) * F32.type_size

@@ -26,7 +26,7 @@ class Companion(Protocol):
 C = TypeVar("C", bound=Companion)
 
 
-class Accompanied:
+class HasCompanions:
     """Context part that owns one companion object per class."""
 
     def __init__(self) -> None:

@@ -26,7 +26,7 @@ from llama_py.batch.splitter import BatchSplitter, splitter_of
 from llama_py.blocks.known_forms import forms
 from llama_py.context import state
 from llama_py.context.checks import resolve_cparams
-from llama_py.context.companions import Accompanied
+from llama_py.context.companions import HasCompanions
 from llama_py.context.graph_reserve import full_params, reserve_params
 from llama_py.context.inspection import InspectionMixin
 from llama_py.context.next_token import NextTokenPath, next_token_path
@@ -54,7 +54,7 @@ def log_removed(seqs: list[int]) -> None:
         log.info("decode failed, so sequences %s were removed from memory", seqs)
 
 
-class Context(Resource, Accompanied, InspectionMixin):
+class Context(Resource, HasCompanions, InspectionMixin):
     """The memory of a model's sequences, and the graphs that advance it.
 
     embd      F32 [n_outputs, n_embd] of the last batch, with `embeddings`
@@ -187,7 +187,7 @@ class Context(Resource, Accompanied, InspectionMixin):
                     return self._follow(before, ubatch, copy)
             if seq_id and not isinstance(tokens, Batch):
                 tokens = Batch(tokens, seq_ids=[(seq_id,)] * len(tokens))
-            splitter = self._checked(tokens, logits)
+            splitter = self._check_tokens(tokens, logits)
             self._apply_shift()
             with self.memory.copied(splitter):
                 return self._run(splitter, self.memory, copy)
@@ -235,7 +235,7 @@ class Context(Resource, Accompanied, InspectionMixin):
         decoding, self.gtype = (self.gtype, self.cparams), "encoder"
         self.cparams = replace(self.cparams, causal_attn=False)
         try:
-            splitter = self._checked(tokens, "all", NOTHING)
+            splitter = self._check_tokens(tokens, "all", NOTHING)
             self._run(splitter, NOTHING)
         finally:
             self.gtype, self.cparams = decoding
@@ -266,7 +266,7 @@ class Context(Resource, Accompanied, InspectionMixin):
         """Decode the tokens after `before`."""
         with Shield(), self._discard_on_error(ubatch, self.memory):
             before.mctx.follow(ubatch)
-            res = self.runner.again(ubatch, self.on_graph)
+            res = self.runner.run_again(ubatch, self.on_graph)
             rows = self._rows(before.splitter, ubatch, res, copy)
             before.ubatch, self._next = ubatch, before
         self.n_followed += 1
@@ -302,7 +302,7 @@ class Context(Resource, Accompanied, InspectionMixin):
         """Compile all kernels for batches of n_tokens tokens of n_seqs sequences, with all logits
         and of the last tokens, in a full and in an empty memory, without computing."""
         each = [n_tokens] if isinstance(n_tokens, int) else n_tokens
-        self.runner.prepare(self._shaped((n, n_seqs) for n in each))
+        self.runner.prepare(self._shape_params((n, n_seqs) for n in each))
 
     def prepare_once(self, shapes: Sequence[tuple[int, int]], force: bool = False) -> None:
         """Do `prepare` for (tokens, sequences), unless an earlier process did and its kernels are
@@ -310,11 +310,11 @@ class Context(Resource, Accompanied, InspectionMixin):
 
         force   prepare in any case
         """
-        key = self.runner.key_of(next(self._shaped([(1, 1)])), shapes)
+        key = self.runner.graph_key(next(self._shape_params([(1, 1)])), shapes)
         if force or not self.runner.sched.has_provided(key):
-            self.runner.prepare(self._shaped(shapes), key)
+            self.runner.prepare(self._shape_params(shapes), key)
 
-    def _shaped(self, shapes: Iterable[tuple[int, int]]) -> Iterator[GraphParams]:
+    def _shape_params(self, shapes: Iterable[tuple[int, int]]) -> Iterator[GraphParams]:
         for n, n_seqs in shapes:
             for n_used in (None, n):
                 full = full_params(self.model, self._graph_params, self.memory, n, n_seqs, n_used)
@@ -412,7 +412,7 @@ class Context(Resource, Accompanied, InspectionMixin):
         use[self.devices[-1].name]["reuse"] = self.host_bytes
         return use
 
-    def _checked(
+    def _check_tokens(
         self, tokens: Sequence[int] | I32 | Batch, logits: Wanted, memory: MemoryGroup | None = None
     ) -> BatchSplitter:
         if self._closed:
@@ -478,7 +478,7 @@ class Context(Resource, Accompanied, InspectionMixin):
         """Disable fused ops that the device cannot run, if the caller chose "auto"."""
         p, n_seqs = self.params, self.cparams.n_seq_max
         full = full_params(self.model, self._graph_params, self.memory, n_seqs, n_seqs)
-        refused = self.runner.refused(self.model.architecture.graph(full).fused)
+        refused = self.runner.unsupported_ops(self.model.architecture.graph(full).fused)
         separate = set()
         if "flash_attn" in refused and p.flash_attn == "auto":
             separate.add("flash_attn")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ggml_py._moved import Former
 from ggml_py.errors import ContextError
 from ggml_py.plan.taps import Taps
 from llama_py.batch import UBatch
@@ -59,10 +60,10 @@ class InspectionMixin(ABC):
         """
         return self._hooks.patch(name, change)
 
-    def tapped(self, of: Callable[[GraphResult], Taps | None]) -> AbstractContextManager[None]:
+    def tap(self, of: Callable[[GraphResult], Taps | None]) -> AbstractContextManager[None]:
         """Observe nodes that a function chooses in each graph (ggml_py.plan.taps), within `with`.
         ContextError while values are captured or patched."""
-        return self._hooks.tapped(of)
+        return self._hooks.tap(of)
 
     @cached_property
     def unembed(self) -> Unembedding:
@@ -99,3 +100,5 @@ class InspectionMixin(ABC):
         """Return the graph of n_tokens outputs of one sequence, as if memory were full."""
         params = full_params(self.model, self._graph_params, self.memory, n_tokens, 1)
         return self.model.architecture.graph(params)
+
+    tapped = Former("tap")

@@ -50,10 +50,10 @@ class NextTokenPath:
         pos = [p + last.n_each for p in last.pos.tolist()]
         if max(pos) >= END:
             return None
-        ubatch = self._made(tokens, rows, pos)
+        ubatch = self._new_ubatch(tokens, rows, pos)
         return ubatch if self.mctx.has_room(ubatch) else None
 
-    def _made(self, tokens: Sequence[int] | I32, rows: F32 | None, pos: list[int]) -> UBatch:
+    def _new_ubatch(self, tokens: Sequence[int] | I32, rows: F32 | None, pos: list[int]) -> UBatch:
         """Return a new ubatch each time: `discard` compares it by identity. After kernels, each
         type of NumPy call is fetched from memory in 5 to 10 us, so this uses only one."""
         last, n = self.ubatch, self.ubatch.n_tokens

@@ -91,16 +91,16 @@ class Runner:
         """Compute a ubatch; call on_graph with its graph first."""
         res, plan = self._reusable(params) or let_through(lambda: self._build(params))
         res.set_inputs(params.ubatch)
-        return self._computed(res, plan, params.ubatch, on_graph)
+        return self._compute(res, plan, params.ubatch, on_graph)
 
-    def again(self, ubatch: UBatch, on_graph: OnGraph | None) -> GraphResult:
+    def run_again(self, ubatch: UBatch, on_graph: OnGraph | None) -> GraphResult:
         """Compute the tokens after the tokens of the last `run`, in its graph, which fits them."""
         res, plan = self.graphs[0]
         self.n_reused += 1
         res.follow(ubatch)
-        return self._computed(res, plan, ubatch, on_graph)
+        return self._compute(res, plan, ubatch, on_graph)
 
-    def _computed(
+    def _compute(
         self, res: GraphResult, plan: Plan, ubatch: UBatch, on_graph: OnGraph | None
     ) -> GraphResult:
         if on_graph is not None:
@@ -124,7 +124,7 @@ class Runner:
         res = self.model.architecture.graph(params)
         log.debug("graph of %d tokens: %d nodes", params.ubatch.n_tokens, len(res.graph.nodes))
         with show_progress(self.progress):
-            plan = self._planned(res, self._taps(res) if self._taps else None)
+            plan = self._plan(res, self._taps(res) if self._taps else None)
         built = res, plan
         self.n_changes += 1
         single = _is_single(res)
@@ -143,7 +143,7 @@ class Runner:
         self._taps = taps
         self.graphs = [] if taps else self._untapped
 
-    def _planned(self, res: GraphResult, taps: Taps | None = None) -> Plan:
+    def _plan(self, res: GraphResult, taps: Taps | None = None) -> Plan:
         many = res.params.ubatch.n_tokens > 1
         self.sched.options = replace(self.sched.options, many=many)
         return self.sched.plan(res.graph, self._pins(res), self._in_parts(res), taps)
@@ -163,7 +163,7 @@ class Runner:
         with show_progress(self.progress):
             self.sched.provide(((r.graph, self._pins(r), self._in_parts(r)) for r in built), key)
 
-    def key_of(self, params: GraphParams, shapes: Sequence[tuple[int, int]]) -> str:
+    def graph_key(self, params: GraphParams, shapes: Sequence[tuple[int, int]]) -> str:
         """Return a digest of one graph, and of (tokens, sequences) of graphs made in the same way.
 
         The graph represents everything else that determines the kernels of the others: the
@@ -197,9 +197,9 @@ class Runner:
         """Return nodes of layer parts that devices share, except nodes of keys on the host."""
         group, free = self.model.placement.group, res.of_host_keys
         parts = ((t, group[number]) for t, number in res.in_part if id(t) not in free)
-        return [(t, device) for t, device in parts if _writes_at(device, t)]
+        return [(t, device) for t, device in parts if _can_write(device, t)]
 
-    def refused(self, fused: dict[str, list[Tensor]]) -> dict[str, str]:
+    def unsupported_ops(self, fused: dict[str, list[Tensor]]) -> dict[str, str]:
         """Return the types of fused ops that a device cannot run, with reasons."""
         return {
             kind: f"{d.name}: {why}"
@@ -268,7 +268,7 @@ def _several_in_flight(model: LoadedModel, p: ContextParams) -> bool:
     return apart and everything and p.offload_kqv
 
 
-def _writes_at(device: Device, node: Tensor) -> bool:
+def _can_write(device: Device, node: Tensor) -> bool:
     """Return True if a device can access the buffer that a node writes to."""
     buffer = None if node.view_src is None else node.view_src.buffer
     return buffer is None or device.can_read(buffer)

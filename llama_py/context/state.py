@@ -46,7 +46,7 @@ def save(
     io = begin(ctx, f"{'checkpoint' if partial else 'state'} of {scope}")
     io.array(np.asarray(tokens, np.int32))
     ctx.memory.state_write(io, seq_id, partial)
-    return b"".join(sealed(io))
+    return b"".join(seal(io))
 
 
 def load(
@@ -59,7 +59,7 @@ def load(
     small, the sequence is empty afterwards.
     """
     scope = "all sequences" if seq_id < 0 else "one sequence"
-    io = opened(ctx, data, f"{'checkpoint' if partial else 'state'} of {scope}")
+    io = open_state(ctx, data, f"{'checkpoint' if partial else 'state'} of {scope}")
     tokens = [int(t) for t in io.array(np.int32)]
     ctx.memory.state_read(io, seq_id, partial)
     io.end()
@@ -96,7 +96,7 @@ def begin(ctx: Restorable, what: str) -> StateWriter:
     return io
 
 
-def sealed(io: StateWriter) -> list[bytes | memoryview]:
+def seal(io: StateWriter) -> list[bytes | memoryview]:
     """Return all parts, preceded by a checksum."""
     crc = 0
     for part in io.parts:
@@ -104,7 +104,7 @@ def sealed(io: StateWriter) -> list[bytes | memoryview]:
     return [_HEAD.pack(MAGIC, VERSION, crc), *io.parts]
 
 
-def opened(ctx: Restorable, data: bytes | memoryview, what: str) -> StateReader:
+def open_state(ctx: Restorable, data: bytes | memoryview, what: str) -> StateReader:
     """Return a reader of data that was `sealed`; ContextError if it is damaged, of another type,
     model or layout."""
     io = StateReader(_body(data))

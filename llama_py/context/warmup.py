@@ -20,7 +20,7 @@ def compile_kernels(ctx: Context, n_prompt: int, n_more: int = 1) -> None:
     """Compile all kernels for a prompt and the decodes after it, of up to n_more tokens. Fast if
     they are cached."""
     if ctx.runner.lacks_next():
-        ctx.prepare(_sizes_of(ctx, n_prompt, n_more))
+        ctx.prepare(_ubatch_sizes(ctx, n_prompt, n_more))
 
 
 def compile_all_kernels(ctx: Context, force: bool = False) -> None:
@@ -36,7 +36,7 @@ def compile_all_kernels(ctx: Context, force: bool = False) -> None:
     ctx.prepare_once([(n, n_seqs) for n_seqs in counts for n in sizes(ctx, n_seqs)], force)
 
 
-def _sizes_of(ctx: Context, n_prompt: int, n_more: int) -> list[int]:
+def _ubatch_sizes(ctx: Context, n_prompt: int, n_more: int) -> list[int]:
     """Return sizes of ubatches: full and last ubatch of the prompt, one token, and drafts."""
     most = min(ctx.cparams.n_ubatch, ctx.n_ctx)
     few = (n for n in (*SIZES, n_more) if n <= min(n_more, most))

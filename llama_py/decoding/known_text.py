@@ -27,7 +27,7 @@ class KnownText:
         """All tokens; a view, which is valid until tokens are removed."""
         return self._ids[: self.n]
 
-    def since(self, pos: int) -> list[int]:
+    def tokens_since(self, pos: int) -> list[int]:
         """Return the tokens from a position on."""
         return [int(id) for id in self.ids[max(pos - self.first, 0) :]]
 

@@ -23,7 +23,7 @@ class Rollback:
             self._saved[seq_id] = at, ctx.save_state(seq_id, partial=True)
             self.n_checkpoints += 1
 
-    def back_to(self, seq_id: int, pos: int) -> int:
+    def truncate(self, seq_id: int, pos: int) -> int:
         """Keep only positions before `pos`, or fewer, and return the sequence's next position.
 
         0 if it must start again: another decode changed its states after the checkpoint.

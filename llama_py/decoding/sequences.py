@@ -185,7 +185,7 @@ class Sequences(Resource):
         if seq_ids is not None and len(seq_ids) == 1 == len(self._tracks) and not pieces:
             track = self._tracks[seq_ids[0]]
             if not (track.drafted or track.mixed or track.rows is not None):
-                self._go_on(track)
+                self._compute_pending(track)
                 return
         chosen = self._tracks.values() if seq_ids is None else [self._tracks[s] for s in seq_ids]
         tracks = list(chosen)
@@ -193,7 +193,7 @@ class Sequences(Resource):
             self._settle(track)
             self._look_up(track)
         if self.drafts is not None:
-            self.drafts.draft(tracks, self._most)
+            self.drafts.draft(tracks, self._max_tokens)
         most = pieces or {}
         try:
             self._decode(tracks, most)
@@ -204,11 +204,11 @@ class Sequences(Resource):
                 track.draft = []
             self._decode(tracks, most)
 
-    def _go_on(self, track: Track) -> None:
+    def _compute_pending(self, track: Track) -> None:
         """Compute the pending tokens of the only sequence, usually one token that the cache
         expects."""
         if not track.pending:
-            raise _nothing_to_go_on_from(track)
+            raise _no_tokens_error(track)
         track.begun, track.alone = False, True
         rows = self.cache.decode(track.pending, track.seq_id)
         track.rows = rows.copy() if self.keeps_rows else rows
@@ -231,7 +231,7 @@ class Sequences(Resource):
         [n_vocab, n], valid until the context computes again."""
         track = self._tracks[seq_id]
         self._look_up(track)
-        return self._read(track, min(n, self._most(track)), "all")
+        return self._read(track, min(n, self._max_tokens(track)), "all")
 
     def n_pending(self, seq_id: int) -> int:
         """Return the number of a sequence's pending tokens, without its draft."""
@@ -243,7 +243,7 @@ class Sequences(Resource):
 
     def tokens(self, seq_id: int) -> list[int]:
         """Return the known text of a sequence, including chosen tokens."""
-        return self._tracks[seq_id].text.since(0)
+        return self._tracks[seq_id].text.tokens_since(0)
 
     def make_room(self, seq_id: int, keep: KeepRule) -> int:
         """Shift a sequence if it is full; return the number of discarded tokens."""
@@ -317,20 +317,22 @@ class Sequences(Resource):
     def _take_back(self, track: Track, pos: int) -> None:
         """Keep only positions before `pos` in memory, or fewer; the rest is pending."""
         text = track.text
-        at = self.rollback.back_to(track.seq_id, pos)
+        at = self.rollback.truncate(track.seq_id, pos)
         if at < text.first:
             raise ContextError(
                 f"sequence {track.seq_id} cannot roll back, because its first tokens are "
                 "unknown; do not decode other sequences of this context during a draft"
             )
-        track.pending = text.since(at)
+        track.pending = text.tokens_since(at)
         self._tell(track, at)
 
     def _decode(self, tracks: Sequence[Track], most: Mapping[int, int]) -> None:
         for track in tracks:
             if not track.pending:
-                raise _nothing_to_go_on_from(track)
-            while track.seq_id not in most and 1 < len(track.pending) > (n := self._most(track)):
+                raise _no_tokens_error(track)
+            while track.seq_id not in most and 1 < len(track.pending) > (
+                n := self._max_tokens(track)
+            ):
                 self._read(track, n)
         for track in tracks:
             self.rollback.mark(track.seq_id, len(track.draft))
@@ -375,7 +377,9 @@ class Sequences(Resource):
     def _part(self, track: Track, most: Mapping[int, int]) -> tuple[list[int], int, Track]:
         """Return a sequence's tokens to compute now, and the number of last tokens with rows."""
         n = len(track.pending)
-        if n > 1 and (n := min(most.get(track.seq_id, n), self._most(track))) < len(track.pending):
+        if n > 1 and (n := min(most.get(track.seq_id, n), self._max_tokens(track))) < len(
+            track.pending
+        ):
             return track.pending[:n], 0, track
         return [*track.pending, *track.draft], len(track.draft) + 1, track
 
@@ -387,7 +391,7 @@ class Sequences(Resource):
             if held != track.told or not self.cache.is_tracked(track.seq_id):
                 track.told = None
             if track.draft:
-                self.rollback.back_to(track.seq_id, track.text.end)
+                self.rollback.truncate(track.seq_id, track.text.end)
 
     def _read(self, track: Track, n: int, logits: Wanted = "none") -> F32:
         """Compute the first n pending tokens."""
@@ -404,7 +408,7 @@ class Sequences(Resource):
         if self.drafts is not None:
             self.drafts.observe(parts)
 
-    def _most(self, track: Track) -> int:
+    def _max_tokens(self, track: Track) -> int:
         """Return how many tokens may be computed at once: a snapshot may be due after them."""
         n = None if track.told is None else self.cache.until_snapshot(track.seq_id)
         if n is not None and track.told is not None:
@@ -418,7 +422,7 @@ class Sequences(Resource):
         if track.told is None or pos < track.told:
             track.told = None
         elif pos > track.told:
-            ids = track.text.since(track.told)[: pos - track.told]
+            ids = track.text.tokens_since(track.told)[: pos - track.told]
             self.cache.advance(ids, track.seq_id)
             track.told = pos
 
@@ -431,7 +435,7 @@ def _drafts(ctx: Context, drafting: SpeculativeParams) -> Drafts | None:
     return Drafts(ctx, drafting)
 
 
-def _nothing_to_go_on_from(track: Track) -> ContextError:
+def _no_tokens_error(track: Track) -> ContextError:
     return ContextError(
         f"sequence {track.seq_id} has no new token to continue with; call take or start first"
     )

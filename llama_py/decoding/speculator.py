@@ -35,6 +35,6 @@ class Speculator(Sequences):
         super().__init__(ctx, SpeculativeParams(**options))
 
 
-def drafting_of(p: SpeculativeParams) -> SpeculativeParams:
+def drafting_options(p: SpeculativeParams) -> SpeculativeParams:
     """Return only the drafting options of parameters."""
     return SpeculativeParams(**{name: getattr(p, name) for name in _OPTIONS})

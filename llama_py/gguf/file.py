@@ -37,7 +37,7 @@ from llama_py.gguf.metadata import (
     Metadata,
     describe,
     printable,
-    quoted,
+    quote_text,
     read_metadata,
 )
 from llama_py.gguf.pages import release_pages
@@ -112,7 +112,7 @@ class GGUFFile:
             for name, tensor in part.tensors.items():
                 if name in self._tensors:
                     where = "is also in an earlier part"
-                    raise GGUFError(f"{part.path}: tensor {quoted(name)} {where}; {DAMAGED}")
+                    raise GGUFError(f"{part.path}: tensor {quote_text(name)} {where}; {DAMAGED}")
                 self._tensors[name] = tensor
 
     @classmethod
@@ -275,8 +275,8 @@ def _read_tensors(cursor: Cursor, n_tensors: int, metadata: Metadata) -> dict[st
     for i in range(n_tensors):
         name = cursor.identifier(f"the name of tensor {i}", _MAX_NAME_BYTES)
         if name in infos:
-            raise cursor.error(f"tensor {quoted(name)} occurs twice; convert the model again")
-        what = f"tensor {quoted(name)}"
+            raise cursor.error(f"tensor {quote_text(name)} occurs twice; convert the model again")
+        what = f"tensor {quote_text(name)}"
         ne = _read_ne(cursor, what)
         infos[name] = (ne, _read_type(cursor, what, ne), cursor.u64(f"the offset of {what}"))
     return _place(cursor, infos, alignment)
@@ -326,30 +326,30 @@ def _place(
 ) -> dict[str, TensorInfo]:
     whole = np.frombuffer(cursor.data, np.uint8)
     whole.flags.writeable = False
-    start = _padded(cursor.pos, alignment)
+    start = _pad(cursor.pos, alignment)
     tensors, expected = {}, 0
     for name in sorted(infos, key=lambda name: infos[name][2]):  # tables may have another order
         ne, dtype, offset = infos[name]
         if offset != expected:
-            raise cursor.error(_misplaced(name, offset, expected, alignment))
+            raise cursor.error(_offset_error(name, offset, expected, alignment))
         nbytes = dtype.row_size(ne[0]) * math.prod(ne[1:])
         at = start + offset
         if nbytes and at + nbytes > cursor.size:
             raise cursor.error(
-                f"the data of tensor {quoted(name)} ends at byte {at + nbytes}, but the file has "
-                f"{cursor.size}; {DAMAGED}"
+                f"the data of tensor {quote_text(name)} ends at byte {at + nbytes}, but the file "
+                f"has {cursor.size}; {DAMAGED}"
             )
         data = whole[at : at + nbytes]
         tensors[name] = TensorInfo(name, dtype, ne, at, nbytes, data, cursor.data, cursor.path)
-        expected = _padded(offset + nbytes, alignment)
+        expected = _pad(offset + nbytes, alignment)
     return {name: tensors[name] for name in infos}
 
 
-def _padded(n: int, alignment: int) -> int:
+def _pad(n: int, alignment: int) -> int:
     return (n + alignment - 1) // alignment * alignment
 
 
-def _misplaced(name: str, offset: int, expected: int, alignment: int) -> str:
+def _offset_error(name: str, offset: int, expected: int, alignment: int) -> str:
     if offset % alignment:
         why = f"is not a multiple of the alignment {alignment}"
     elif offset < expected:
@@ -357,6 +357,6 @@ def _misplaced(name: str, offset: int, expected: int, alignment: int) -> str:
     else:
         why = "leaves a gap after the tensor before it"
     return (
-        f"tensor {quoted(name)} at data offset {offset} {why}, expected offset {expected}; "
+        f"tensor {quote_text(name)} at data offset {offset} {why}, expected offset {expected}; "
         f"{DAMAGED}"
     )

@@ -86,7 +86,7 @@ def tensor_type(text: str) -> GGMLType:
     return found
 
 
-def guessed(tensors: Mapping[str, GGMLType]) -> int:
+def guess_type(tensors: Mapping[str, GGMLType]) -> int:
     """Return general.file_type of a file without it: the most frequent tensor type, if equal the
     first to reach that count (llama_model_loader's constructor).
 
@@ -106,7 +106,7 @@ def guessed(tensors: Mapping[str, GGMLType]) -> int:
     return medium.number | GUESSED
 
 
-def words_of(number: int) -> str:
+def file_type_text(number: int) -> str:
     """Return llama.cpp's text for general.file_type: "Q4_K - Medium", "(guessed) all F32"."""
     found = next((t.words for t in _KNOWN if t.number == number & ~GUESSED), None)
     return ("(guessed) " if number & GUESSED else "") + (found or "unknown, may not work")

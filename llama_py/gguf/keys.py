@@ -13,10 +13,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import getattr_static
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 
+from ggml_py._moved import former_names
 from ggml_py.errors import HParamsError
 from llama_py.gguf.metadata import Metadata
 
@@ -91,7 +92,7 @@ class Keys:
         """Return an error about `key` that shows its value; `message` starts with "must"."""
         full_key = self.full(key)
         value = self.metadata.get(full_key)
-        shown = "but is missing" if value is None else f"got {_short(value)}"
+        shown = "but is missing" if value is None else f"got {_shorten(value)}"
         return HParamsError(f"{full_key} {message}, {shown}; convert the model again")
 
     def scalar(self, key: str, default: T | None, convert: Callable[[Any], T | None]) -> T:
@@ -178,7 +179,7 @@ _MEANING: dict[Any, str] = {
 }
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = repr(value.tolist()) if isinstance(value, np.ndarray) else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -306,7 +307,7 @@ def numbers(key: str, default: Default = None) -> Any:
     return Field(key, as_float, default, count=_n_layer_all)
 
 
-class Declared:
+class DeclaredKeys:
     """Reads the fields of its class and its base classes, in the order of declaration.
 
     A class may declare a field again, or replace it by a value.
@@ -324,3 +325,7 @@ def fields(cls: type) -> Iterator[tuple[str, Field]]:
         value = getattr_static(cls, name, None)  # Former warns of each use
         if isinstance(value, Field):
             yield name, value
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, Declared="DeclaredKeys")

@@ -205,9 +205,9 @@ def read_metadata(cursor: Cursor, n_kv: int) -> Metadata:
         if not key:
             raise cursor.error(f"key {i} at byte {cursor.pos} is empty; {DAMAGED}")
         if key in values:
-            raise cursor.error(f"key {quoted(key)} occurs twice; convert the model again")
+            raise cursor.error(f"key {quote_text(key)} occurs twice; convert the model again")
         start = cursor.pos
-        values[key] = _read_value(cursor, f"the value of {quoted(key)}")
+        values[key] = _read_value(cursor, f"the value of {quote_text(key)}")
         places[key] = start, cursor.pos
     return Metadata(values, places, cursor.data)
 
@@ -222,7 +222,7 @@ def printable(text: str) -> str:
     return text if text.isprintable() else repr(text)[1:-1]
 
 
-def quoted(text: str) -> str:
+def quote_text(text: str) -> str:
     """Quote a text for an error message, on one line and shortened."""
     return repr(text if len(text) <= 80 else text[:77] + "...")
 

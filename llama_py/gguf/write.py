@@ -54,7 +54,7 @@ def head(stored: Mapping[str, bytes], tensors: Sequence[TensorInfo], alignment: 
         ne = t.ne[: max((i + 1 for i, n in enumerate(t.ne) if n != 1), default=1)]
         out += [_string(t.name), struct.pack(f"<I{len(ne)}q", len(ne), *ne)]
         out.append(struct.pack("<IQ", t.type.id, offset))
-        offset += _padded(t.nbytes, alignment)
+        offset += _pad(t.nbytes, alignment)
     raw = b"".join(out)
     return raw + bytes(-len(raw) % alignment)
 
@@ -67,7 +67,7 @@ def content(
     stored   key-values in the format of `encode` or of a file (`Metadata.stored`)
     """
     tensors = list(tensors)
-    alignment = alignment_of(stored)
+    alignment = read_alignment(stored)
     yield head(stored, tensors, alignment)
     for t in tensors:
         yield t.data.data
@@ -75,7 +75,7 @@ def content(
         yield bytes(-t.nbytes % alignment)
 
 
-def alignment_of(stored: Mapping[str, bytes]) -> int:
+def read_alignment(stored: Mapping[str, bytes]) -> int:
     raw = stored.get(ALIGNMENT, encode("u32", 32))
     (found,) = struct.unpack_from("<I", raw, 4) if len(raw) == 8 else (0,)
     if raw[:4] != struct.pack("<I", KINDS["u32"]):
@@ -87,8 +87,8 @@ def alignment_of(stored: Mapping[str, bytes]) -> int:
 
 def n_bytes(stored: Mapping[str, bytes], tensors: Iterable[TensorInfo]) -> int:
     """Return the size of the file that they make."""
-    tensors, alignment = list(tensors), alignment_of(stored)
-    data = sum(_padded(t.nbytes, alignment) for t in tensors)
+    tensors, alignment = list(tensors), read_alignment(stored)
+    data = sum(_pad(t.nbytes, alignment) for t in tensors)
     return len(head(stored, tensors, alignment)) + data
 
 
@@ -103,5 +103,5 @@ def _string(text: str) -> bytes:
     return struct.pack("<Q", len(raw)) + raw
 
 
-def _padded(n: int, alignment: int) -> int:
+def _pad(n: int, alignment: int) -> int:
     return math.ceil(n / alignment) * alignment

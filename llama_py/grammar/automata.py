@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from llama_py.grammar.nodes import Alt, Chars, Node, Ranges, Ref, Repeat, Rules, Seq, meet, merged
+from llama_py.grammar.nodes import (
+    Alt,
+    Chars,
+    Node,
+    Ranges,
+    Ref,
+    Repeat,
+    Rules,
+    Seq,
+    meet,
+    merge_ranges,
+)
 
 
 @dataclass
@@ -24,7 +35,7 @@ class Automaton:
 
     @property
     def begins(self) -> Ranges:
-        return merged([r for place in self.first for r in self.ranges[place]])
+        return merge_ranges([r for place in self.first for r in self.ranges[place]])
 
 
 def automaton(node: Node, rules: Rules) -> Automaton:
@@ -95,5 +106,5 @@ def meeting(a: Automaton, b: Automaton, most: int) -> Intersection:
             if pair not in seen and meet(a.ranges[pair[0]], b.ranges[pair[1]]):
                 seen.add(pair)
                 left.append(pair)
-    found.beyond = merged([r for place in beyond for r in b.ranges[place]])
+    found.beyond = merge_ranges([r for place in beyond for r in b.ranges[place]])
     return found

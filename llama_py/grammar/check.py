@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from llama_py.grammar.nodes import Alt, Chars, Node, Ref, Repeat, Rules, Seq, TokenOf, refs
-from llama_py.grammar.place import error_at
+from llama_py.grammar.nodes import Alt, Chars, Node, Ref, Repeat, Rules, Seq, TokenChoice, refs
+from llama_py.grammar.place import position_error
 
 
 def check(rules: Rules, text: str) -> None:
@@ -13,12 +13,12 @@ def check(rules: Rules, text: str) -> None:
     for node in rules.values():
         for ref in refs(node):
             if ref.name not in rules:
-                raise error_at(text, ref.at, f"unknown rule `{ref.name}`")
+                raise position_error(text, ref.at, f"unknown rule `{ref.name}`")
     endless = set(rules) - ending(rules)
     for name in rules:
         if name in endless:
             at = next(ref.at for ref in refs(rules[name]) if ref.name in endless)
-            raise error_at(
+            raise position_error(
                 text, at, f"rule `{name}` never ends: each of its alternatives needs another rule"
             )
 
@@ -48,5 +48,5 @@ def _ends(node: Node, ending: set[str]) -> bool:
         return any(_ends(one, ending) for one in node.items)
     if isinstance(node, Repeat):
         return node.low == 0 or _ends(node.item, ending)
-    assert isinstance(node, (Chars, TokenOf))
+    assert isinstance(node, (Chars, TokenChoice))
     return True

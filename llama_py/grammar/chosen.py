@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from ggml_py.errors import GrammarError
-from llama_py.grammar.compiled import Grammar, compiled
+from llama_py.grammar.compiled import Grammar, compile_grammar
 
 
-def chosen(params: Any) -> Grammar | None:
+def create_grammar(params: Any) -> Grammar | None:
     """Return the grammar that SamplingParams specify, or None.
 
     Raises GrammarError for an invalid grammar, or for several; OSError for a missing file.
     """
-    given = text_of(params)
-    return compiled(*given) if given is not None else None
+    given = constraint_text(params)
+    return compile_grammar(*given) if given is not None else None
 
 
-def text_of(params: Any) -> tuple[str, str] | None:
+def constraint_text(params: Any) -> tuple[str, str] | None:
     """Return the type and the text of the constraint of SamplingParams, or None.
 
     Raises GrammarError and OSError like `chosen`.
@@ -35,7 +35,7 @@ def text_of(params: Any) -> tuple[str, str] | None:
         )
     [(name, value)] = given.items()
     if isinstance(value, (Mapping, bool)):
-        return name, _dumped(value)
+        return name, _dump(value)
     if name.endswith("_file"):
         path, name = Path(value), name.removesuffix("_file")
         if name == "grammar" and path.suffix == ".lark":
@@ -49,7 +49,7 @@ def text_of(params: Any) -> tuple[str, str] | None:
     return name, value
 
 
-def _dumped(schema: Any) -> str:
+def _dump(schema: Any) -> str:
     try:
         return json.dumps(schema)
     except (TypeError, ValueError, RecursionError) as e:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llama_py.grammar.places import Part, beside, schemas
+from llama_py.grammar.places import Part, schemas, sibling_schemas
 
 # Keywords that describe an object's properties without their names.
 _OPEN = {"additionalProperties", "patternProperties", "minProperties", "propertyNames"}
@@ -24,15 +24,15 @@ _BESIDE = {
 }
 
 
-def closed(schema: Part) -> Part:
+def close_objects(schema: Part) -> Part:
     """Add `"additionalProperties": false` to each object with named properties only.
 
     Several schemas may describe one object: `properties` together with `anyOf`, `oneOf`, `allOf` or
     `$ref`, and nested branches. The outermost schema is closed, and gets the properties that any of
     the others names. Values that match the result match the schema.
     """
-    for part in _alone(schema):
-        names = _named(part, schema)
+    for part in _object_schemas(schema):
+        names = _property_names(part, schema)
         if names:
             known = part.get("properties", {})
             part["properties"] = known | {name: True for name in names if name not in known}
@@ -49,7 +49,7 @@ def has_free_keys(schema: Part) -> bool:
 
 
 def _takes_free_keys(part: Part) -> bool:
-    if any(one is True for one in [*_within(part), *beside(part, part)]):
+    if any(one is True for one in [*_nested_schemas(part), *sibling_schemas(part, part)]):
         return True
     if "const" in part or "enum" in part or _only_refers(part):
         return False
@@ -59,7 +59,7 @@ def _takes_free_keys(part: Part) -> bool:
     return ("object" in types and not is_closed) or ("array" in types and not has_items)
 
 
-def _alone(schema: Part) -> list[Part]:
+def _object_schemas(schema: Part) -> list[Part]:
     """Return the schemas that describe an object alone, without another schema for it."""
     seen: dict[tuple[int, bool], Part] = {}
     left: list[tuple[Any, bool]] = [(schema, True)]
@@ -68,8 +68,8 @@ def _alone(schema: Part) -> list[Part]:
         if not isinstance(part, dict) or (id(part), alone) in seen:
             continue
         seen[id(part), alone] = part
-        left += [(one, alone and _only_refers(part)) for one in beside(part, schema)]
-        left += [(one, True) for one in _within(part)]
+        left += [(one, alone and _only_refers(part)) for one in sibling_schemas(part, schema)]
+        left += [(one, True) for one in _nested_schemas(part)]
     return [
         part
         for (_, alone), part in seen.items()
@@ -87,7 +87,7 @@ def _only_refers(part: Part) -> bool:
     )
 
 
-def _within(part: Part) -> list[Any]:
+def _nested_schemas(part: Part) -> list[Any]:
     """Return the schemas of the values within an object or array."""
     found = []
     for key in ("properties", "patternProperties"):
@@ -98,7 +98,7 @@ def _within(part: Part) -> list[Any]:
     return found
 
 
-def _named(part: Part, root: Part) -> list[str]:
+def _property_names(part: Part, root: Part) -> list[str]:
     """Return the names of an object's properties; [] if other names may be valid."""
     names: dict[str, None] = {}
     needed: set[Any] = set()
@@ -115,7 +115,7 @@ def _named(part: Part, root: Part) -> list[str]:
         needed |= {name for name in one.get("required", []) if isinstance(name, str)}
         for more in one.get("dependentRequired", {}).values():
             needed |= {name for name in more if isinstance(name, str)}
-        left += beside(one, root)
+        left += sibling_schemas(one, root)
     return [*names] if needed <= names.keys() else []
 
 

@@ -7,15 +7,16 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ggml_py._moved import former_names
 from ggml_py.errors import GrammarError
 from llama_py.grammar.closed import has_free_keys
-from llama_py.grammar.lark import lark_of
+from llama_py.grammar.lark import convert_gbnf
 from llama_py.grammar.messages import TITLES, one_line
-from llama_py.grammar.nodes import TokenOf
-from llama_py.grammar.place import error_at
-from llama_py.grammar.schema import kept, listed
+from llama_py.grammar.nodes import TokenChoice
+from llama_py.grammar.place import position_error
+from llama_py.grammar.schema import enforce_schema, format_pointers
 from llama_py.grammar.trial import trial
 
 MAX_CHARACTERS = 256 << 10  # limits nesting to the available stack
@@ -35,13 +36,13 @@ class Grammar:
 
     kind: str
     form: str
-    tokens: tuple[TokenOf, ...] = ()
+    tokens: tuple[TokenChoice, ...] = ()
     left_out: tuple[str, ...] = ()
     free_keys: bool = False
 
 
 @lru_cache(64)
-def compiled(kind: str, text: str) -> Grammar:
+def compile_grammar(kind: str, text: str) -> Grammar:
     """Check a text of a kind: `grammar` (GBNF; Lark, if it begins with %llguidance), `lark`,
     `regex` or `json_schema`.
 
@@ -54,7 +55,7 @@ def compiled(kind: str, text: str) -> Grammar:
     try:
         text.encode()
     except UnicodeEncodeError as e:
-        raise error_at(
+        raise position_error(
             text, e.start, "invalid character (half a surrogate pair)", TITLES.get(kind, kind)
         ) from None
     if kind == "grammar" and text.lstrip().startswith(LLGUIDANCE):
@@ -63,30 +64,30 @@ def compiled(kind: str, text: str) -> Grammar:
 
 
 def _gbnf(text: str) -> Grammar:
-    lark = lark_of(text)
-    form = _checked("grammar", matcher_class().grammar_from_lark(lark.text))
+    lark = convert_gbnf(text)
+    form = _check("grammar", matcher_class().grammar_from_lark(lark.text))
     return Grammar("grammar", form, lark.tokens)
 
 
 def _lark(text: str) -> Grammar:
-    return Grammar("lark", _checked("lark", matcher_class().grammar_from_lark(text), text))
+    return Grammar("lark", _check("lark", matcher_class().grammar_from_lark(text), text))
 
 
 def _regex(text: str) -> Grammar:
     if (len(text) - len(text.rstrip("\\"))) % 2:
-        raise error_at(
+        raise position_error(
             text,
             len(text) - 1,
             "incomplete escape: a character must follow the backslash",
             "regular expression",
         )
-    return Grammar("regex", _checked("regex", matcher_class().grammar_from_regex(text), text))
+    return Grammar("regex", _check("regex", matcher_class().grammar_from_regex(text), text))
 
 
 def _json_schema(text: str) -> Grammar:
-    found = kept(text)
+    found = enforce_schema(text)
     if found.left_out:
-        log.warning("JSON schema: the grammar does not enforce %s", listed(found.left_out))
+        log.warning("JSON schema: the grammar does not enforce %s", format_pointers(found.left_out))
     free_keys = has_free_keys(json.loads(found.schema))
     return Grammar("json_schema", found.form, (), found.left_out, free_keys)
 
@@ -99,7 +100,7 @@ _KINDS: dict[str, Callable[[str], Grammar]] = {
 }
 
 
-def _checked(kind: str, form: str, text: str = "") -> str:
+def _check(kind: str, form: str, text: str = "") -> str:
     error = trial(form.replace("@", "") if kind == "grammar" else form)
     if error:
         raise GrammarError(one_line(kind, error, text))
@@ -115,3 +116,7 @@ def matcher_class() -> Any:
             "grammars and JSON schemas need llguidance: pip install llguidance"
         ) from None
     return LLMatcher
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, compiled="compile_grammar")

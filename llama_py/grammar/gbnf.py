@@ -15,11 +15,11 @@ from llama_py.grammar.nodes import (
     Repeat,
     Rules,
     Seq,
-    TokenOf,
+    TokenChoice,
     complement,
-    merged,
+    merge_ranges,
 )
-from llama_py.grammar.place import error_at
+from llama_py.grammar.place import position_error
 
 MAX_TIMES = 2000  # limit of a lower bound: MAX_REPETITION_THRESHOLD
 MAX_DEPTH = 100  # maximum nesting of parentheses
@@ -69,7 +69,7 @@ class _Parser:
             )
             self.skip(_LINES)
         if "root" not in found:
-            raise error_at(self.text, 0, "rule `root` is missing; add `root ::= ...`")
+            raise position_error(self.text, 0, "rule `root` is missing; add `root ::= ...`")
         return found
 
     def alternatives(self, nested: bool) -> Node:
@@ -93,7 +93,7 @@ class _Parser:
             elif found:
                 found[-1] = Repeat(found[-1], *times)
             else:
-                raise error_at(self.text, start, "nothing to repeat before this operator")
+                raise position_error(self.text, start, "nothing to repeat before this operator")
             self.skip(_LINES if nested else _SPACE)
         return found[0] if len(found) == 1 else Seq(tuple(found))
 
@@ -136,14 +136,16 @@ class _Parser:
                 start = self.at
                 high = self.character()
                 if high < low:
-                    raise error_at(self.text, start, "range end is less than its start; swap them")
+                    raise position_error(
+                        self.text, start, "range end is less than its start; swap them"
+                    )
             found.append((low, high))
         if not found:
-            raise error_at(
+            raise position_error(
                 self.text, self.at, "empty character class; add characters between [ and ]"
             )
         self.at += 1
-        ranges = merged(found)
+        ranges = merge_ranges(found)
         return Chars(complement(ranges) if negated else ranges)
 
     def token(self) -> Node:
@@ -152,18 +154,18 @@ class _Parser:
         self.want("<")
         end = self.text.find(">", self.at)
         if end < 0:
-            raise error_at(self.text, start, "unclosed token; write `<think>` or `<[1000]>`")
+            raise position_error(self.text, start, "unclosed token; write `<think>` or `<[1000]>`")
         inner, self.at = self.text[self.at : end], end + 1
         if not inner.startswith("["):
-            return TokenOf(f"<{inner}>", but, start)
+            return TokenChoice(f"<{inner}>", but, start)
         if not re.fullmatch(r"\[[0-9]{1,9}\]", inner):
-            raise error_at(self.text, start, "token number must be written as `<[1000]>`")
-        return TokenOf(int(inner[1:-1]), but, start)
+            raise position_error(self.text, start, "token number must be written as `<[1000]>`")
+        return TokenChoice(int(inner[1:-1]), but, start)
 
     def group(self) -> Node:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise error_at(
+            raise position_error(
                 self.text,
                 self.at,
                 f"parentheses must be nested at most {MAX_DEPTH} levels; use rules",
@@ -192,11 +194,11 @@ class _Parser:
             high = self.number(nested) if _INT.match(self.peek()) else None
         self.want("}")
         if low > MAX_TIMES:
-            raise error_at(
+            raise position_error(
                 self.text, start, f"repetitions must be at most {MAX_TIMES}, got at least {low}"
             )
         if high is not None and high < low:
-            raise error_at(
+            raise position_error(
                 self.text,
                 start,
                 f"repetitions from {low} to {high}: the end is less than the start; swap them",
@@ -207,14 +209,16 @@ class _Parser:
         self.skip(_LINES if nested else _SPACE)
         start, digits = self.at, self.match(_INT, "a number")
         if len(digits) > 9:
-            raise error_at(self.text, start, "number is too large")
+            raise position_error(self.text, start, "number is too large")
         self.skip(_LINES if nested else _SPACE)
         return int(digits)
 
     def character(self) -> int:
         c, start = self.peek(), self.at
         if not c:
-            raise error_at(self.text, start, 'unclosed "..." or [...] at the end of the grammar')
+            raise position_error(
+                self.text, start, 'unclosed "..." or [...] at the end of the grammar'
+            )
         self.at += 1
         if c != "\\":
             return ord(c)
@@ -226,10 +230,10 @@ class _Parser:
         digits = self.text[self.at : self.at + n]
         if not n or not re.fullmatch(f"[0-9a-fA-F]{{{n}}}", digits):
             known = r"\n \r \t \\ \" \[ \] \- \x41 \u0041 \U00000041"
-            raise error_at(self.text, start, f"unknown escape; known: {known}")
+            raise position_error(self.text, start, f"unknown escape; known: {known}")
         self.at += n
         if int(digits, 16) > MOST:
-            raise error_at(self.text, start, "character code must be at most \\U0010FFFF")
+            raise position_error(self.text, start, "character code must be at most \\U0010FFFF")
         return int(digits, 16)
 
     def peek(self) -> str:
@@ -242,11 +246,11 @@ class _Parser:
     def match(self, pattern: re.Pattern[str], wanted: str) -> str:
         found = pattern.match(self.text, self.at)
         if found is None:
-            raise error_at(self.text, self.at, f"expected {wanted}")
+            raise position_error(self.text, self.at, f"expected {wanted}")
         self.at = found.end()
         return found[0]
 
     def want(self, word: str) -> None:
         if not self.text.startswith(word, self.at):
-            raise error_at(self.text, self.at, f"expected {word}")
+            raise position_error(self.text, self.at, f"expected {word}")
         self.at += len(word)

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from llama_py.grammar.automata import Automaton, automaton, meeting
-from llama_py.grammar.nodes import Ranges, Ref, Rules, TokenOf, meet, merged
+from llama_py.grammar.nodes import Ranges, Ref, Rules, TokenChoice, meet, merge_ranges
 from llama_py.grammar.shape import AltOf, Leaf, Part, Regular, RepeatCount, RuleSizes, SeqOf
 
 MAX_ROUNDS = 12
@@ -41,7 +41,7 @@ class _Look:
         self.shape, self.max_steps, self.steps = shape, max_steps, 0
         rules = shape._regular.rules
         self.automata = [
-            Automaton() if isinstance(leaf, TokenOf) else automaton(leaf, rules)
+            Automaton() if isinstance(leaf, TokenChoice) else automaton(leaf, rules)
             for leaf in shape.leaves
         ]
         self.begins = [a.begins for a in self.automata]
@@ -53,7 +53,7 @@ class _Look:
     def too_long(self) -> set[str]:
         """Return the expressions of lexemes that must be split."""
         found = set[str]()
-        follows = [self._begin_of(bits) for bits in self.after]
+        follows = [self._begin_ranges(bits) for bits in self.after]
         seen, left = set[tuple[int, int]](), list(self._pairs(self.first["root"]))
         left += [pair for bits in {*self.after} for pair in self._pairs(bits)]
         while left and self.steps < self.max_steps:
@@ -86,8 +86,8 @@ class _Look:
         if self.steps < self.max_steps:
             yield from ((a, b) for k, a in enumerate(numbers) for b in numbers[k:])
 
-    def _begin_of(self, bits: int) -> Ranges:
-        return merged([r for i in _bits(bits) for r in self.begins[i]])
+    def _begin_ranges(self, bits: int) -> Ranges:
+        return merge_ranges([r for i in _bits(bits) for r in self.begins[i]])
 
     def _fill(self) -> None:
         """Compute the FIRST and FOLLOW sets."""
@@ -98,7 +98,7 @@ class _Look:
         left = dict.fromkeys(self.shape.rules)
         while left:
             name, _ = left.popitem()
-            first, empty = self._first(self.shape.rules[name])
+            first, empty = self._first_ranges(self.shape.rules[name])
             if (first, empty) != (self.first[name], self.empty[name]):
                 self.first[name], self.empty[name] = first, empty
                 left |= dict.fromkeys(users[name])
@@ -107,15 +107,15 @@ class _Look:
             name, _ = left.popitem()
             left |= dict.fromkeys(self._follow(self.shape.rules[name], self.after_rule[name]))
 
-    def _first(self, part: Part) -> tuple[int, bool]:
+    def _first_ranges(self, part: Part) -> tuple[int, bool]:
         if isinstance(part, Leaf):
             return 1 << part.number, self.automata[part.number].empty
         if isinstance(part, Ref):
             return self.first[part.name], self.empty[part.name]
         if isinstance(part, RepeatCount):
-            first, empty = self._first(part.item)
+            first, empty = self._first_ranges(part.item)
             return first, empty or part.low == 0
-        found = [self._first(one) for one in part.items]
+        found = [self._first_ranges(one) for one in part.items]
         if isinstance(part, AltOf):
             bits = 0
             for first, _ in found:
@@ -137,14 +137,16 @@ class _Look:
                 yield part.name
         elif isinstance(part, RepeatCount):
             again = part.high is None or part.high > 1
-            yield from self._follow(part.item, after | (self._first(part)[0] if again else 0))
+            yield from self._follow(
+                part.item, after | (self._first_ranges(part)[0] if again else 0)
+            )
         elif isinstance(part, AltOf):
             for one in part.items:
                 yield from self._follow(one, after)
         else:
             for one in reversed(part.items):
                 yield from self._follow(one, after)
-                first, empty = self._first(one)
+                first, empty = self._first_ranges(one)
                 after = first | (after if empty else 0)
 
 

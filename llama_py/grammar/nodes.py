@@ -19,7 +19,7 @@ class Chars:
 
 
 @dataclass(frozen=True, slots=True)
-class TokenOf:
+class TokenChoice:
     """One token of the vocabulary, by its id or its text; `but`: any other one."""
 
     which: int | str
@@ -58,7 +58,7 @@ class Repeat:
     high: int | None
 
 
-Node: TypeAlias = "Chars | TokenOf | Ref | Seq | Alt | Repeat"
+Node: TypeAlias = "Chars | TokenChoice | Ref | Seq | Alt | Repeat"
 Rules: TypeAlias = dict[str, Node]
 
 
@@ -81,7 +81,7 @@ def refs(node: Node) -> Iterator[Ref]:
     return (one for one in walk(node) if isinstance(one, Ref))
 
 
-def merged(ranges: list[tuple[int, int]]) -> Ranges:
+def merge_ranges(ranges: list[tuple[int, int]]) -> Ranges:
     """Sort and merge adjacent or overlapping ranges."""
     found: list[tuple[int, int]] = []
     for low, high in sorted(ranges):

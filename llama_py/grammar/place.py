@@ -7,7 +7,7 @@ from ggml_py.errors import GrammarError
 _SHOWN = 20  # characters
 
 
-def error_at(text: str, at: int, what: str, of: str = "grammar") -> GrammarError:
+def position_error(text: str, at: int, what: str, of: str = "grammar") -> GrammarError:
     """Return an error such as `grammar, line 2, column 7: expected ::= at "= x"`."""
     line, column = text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
     rest = text[at : at + _SHOWN].partition("\n")[0]

@@ -16,7 +16,7 @@ _BRANCHES = ("anyOf", "oneOf", "allOf")
 _CONDITIONS = ("if", "then", "else")
 
 
-def located(schema: Part) -> Iterator[tuple[str, Part]]:
+def walk_schema(schema: Part) -> Iterator[tuple[str, Part]]:
     """Yield the schema, nested and referenced schemas, with their JSON pointers."""
     left: list[tuple[str, Any]] = [("", schema)]
     seen: set[int] = set()
@@ -33,22 +33,22 @@ def located(schema: Part) -> Iterator[tuple[str, Part]]:
 
 def schemas(schema: Part) -> Iterator[Part]:
     """Yield the schema, nested and referenced schemas."""
-    return (part for _, part in located(schema))
+    return (part for _, part in walk_schema(schema))
 
 
 def _inner(part: Part) -> Iterator[tuple[str, Any]]:
     for key in _MAPS:
         if isinstance(part.get(key), dict):
-            yield from ((f"{key}/{escaped(name)}", one) for name, one in part[key].items())
+            yield from ((f"{key}/{escape_pointer(name)}", one) for name, one in part[key].items())
     for key in _LISTS:
         if isinstance(part.get(key), list):
             yield from ((f"{key}/{i}", one) for i, one in enumerate(part[key]))
     yield from ((key, part[key]) for key in _ONE if key in part)
 
 
-def beside(part: Part, root: Part) -> list[Any]:
+def sibling_schemas(part: Part, root: Part) -> list[Any]:
     """Return the schemas that hold for the same value as `part`; None for an unknown one."""
-    found = [one for key in _BRANCHES for one in _listed(part.get(key))]
+    found = [one for key in _BRANCHES for one in _as_list(part.get(key))]
     found += [part[key] for key in _CONDITIONS if key in part]
     for key in ("dependentSchemas", "dependencies"):
         given = part.get(key)
@@ -57,7 +57,7 @@ def beside(part: Part, root: Part) -> list[Any]:
     return [*found, *([target(part["$ref"], root)] if "$ref" in part else [])]
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
@@ -79,6 +79,6 @@ def target(ref: Any, root: Part) -> Any:
     return found if isinstance(found, dict | bool) else None
 
 
-def escaped(key: str) -> str:
+def escape_pointer(key: str) -> str:
     """Return a key as a part of a JSON pointer."""
     return key.replace("~", "~0").replace("/", "~1")

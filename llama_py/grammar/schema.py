@@ -9,13 +9,13 @@ from functools import lru_cache
 from typing import Any
 
 from ggml_py.errors import GrammarError
-from llama_py.grammar.closed import closed
+from llama_py.grammar.closed import close_objects
 from llama_py.grammar.formats import exact
 from llama_py.grammar.messages import one_line
-from llama_py.grammar.place import error_at
-from llama_py.grammar.places import Part, located
+from llama_py.grammar.place import position_error
+from llama_py.grammar.places import Part, walk_schema
 from llama_py.grammar.trial import trial
-from llama_py.grammar.widen import UNSATISFIABLE, widened, without_values
+from llama_py.grammar.widen import UNSATISFIABLE, widen_schema, without_values
 
 MAX_DEPTH = 100
 MAX_ALONE = 2000  # characters
@@ -53,7 +53,7 @@ class EnforcedSchema:
 
 
 @lru_cache(256)
-def kept(text: str, lenient: bool = False) -> EnforcedSchema:
+def enforce_schema(text: str, lenient: bool = False) -> EnforcedSchema:
     """Return the part of a schema that a grammar can enforce.
 
     Args:
@@ -63,31 +63,33 @@ def kept(text: str, lenient: bool = False) -> EnforcedSchema:
     Raises:
         GrammarError: The text is not JSON, the schema is malformed, or no value meets it.
     """
-    schema = closed(_read(text))
-    left_out = widened(schema, lenient)
-    found, error = _compiled(schema, left_out)
+    schema = close_objects(_read(text))
+    left_out = widen_schema(schema, lenient)
+    found, error = _compile(schema, left_out)
     if error and not error.endswith(SLOW) and UNSATISFIABLE not in error:
         copy = json.loads(json.dumps(schema))
         more = [*left_out, *without_values(copy)]
-        simpler, other = _compiled(copy, more)
+        simpler, other = _compile(copy, more)
         found, error = (simpler, "") if not other and len(more) > len(left_out) else (found, error)
     elif not error and "coerce_one_of" not in found.options and _may_overlap(text, lenient):
         found = replace(found, left_out=(*found.left_out, *_one_of(schema)))
     if error and lenient:
-        found, error = _compiled({"type": "object"} if _is_object(schema) else {}, [""])
+        found, error = _compile({"type": "object"} if _is_object(schema) else {}, [""])
     if error:
-        raise GrammarError(f"{one_line('json_schema', error)}{_where(json.dumps(schema), error)}")
+        raise GrammarError(
+            f"{one_line('json_schema', error)}{_error_path(json.dumps(schema), error)}"
+        )
     return found
 
 
-def listed(pointers: Sequence[str]) -> str:
+def format_pointers(pointers: Sequence[str]) -> str:
     """Return JSON pointers as a text; the whole schema is `/`."""
     shown = [pointer or "/" for pointer in pointers[:MAX_SHOWN]]
     more = f" and {len(pointers) - MAX_SHOWN} more" if len(pointers) > MAX_SHOWN else ""
     return json.dumps(", ".join(shown))[1:-1] + more
 
 
-def _compiled(schema: Part, left_out: Sequence[str]) -> tuple[EnforcedSchema, str]:
+def _compile(schema: Part, left_out: Sequence[str]) -> tuple[EnforcedSchema, str]:
     """Compile a schema; return llguidance's error, "" if it takes the schema."""
     text = json.dumps(schema, ensure_ascii=False)
     form, coerced, error = _form(text)
@@ -99,13 +101,13 @@ def _compiled(schema: Part, left_out: Sequence[str]) -> tuple[EnforcedSchema, st
 
 
 def _one_of(schema: Part) -> list[str]:
-    return [f"{at}/oneOf" for at, one in located(schema) if "oneOf" in one]
+    return [f"{at}/oneOf" for at, one in walk_schema(schema) if "oneOf" in one]
 
 
 def _may_overlap(text: str, lenient: bool) -> bool:
     """Return True if a value may meet two branches of `oneOf`, unless objects are closed."""
     schema = _read(text)
-    widened(schema, lenient)
+    widen_schema(schema, lenient)
     return bool(_one_of(schema)) and _form(json.dumps(schema, ensure_ascii=False))[1]
 
 
@@ -113,10 +115,10 @@ def _may_overlap(text: str, lenient: bool) -> bool:
 def _form(text: str) -> tuple[str, bool, str]:
     """Return llguidance's form of a schema, whether it takes `oneOf` as `anyOf`, and its error."""
     exactly = json.dumps(_exact(text), ensure_ascii=False)
-    form, error = _tried(exactly, whitespace_pattern=SPACE)
+    form, error = _try_schema(exactly, whitespace_pattern=SPACE)
     if ONE_OF not in error:
         return form, False, error
-    form, error = _tried(exactly, whitespace_pattern=SPACE, coerce_one_of=True)
+    form, error = _try_schema(exactly, whitespace_pattern=SPACE, coerce_one_of=True)
     return form, True, error
 
 
@@ -128,7 +130,7 @@ def _is_object(schema: Part) -> bool:
     return bool(schema.get("type", "object") == "object")
 
 
-def _tried(schema: str, **how: Any) -> tuple[str, str]:
+def _try_schema(schema: str, **how: Any) -> tuple[str, str]:
     """Return llguidance's form, and its error message."""
     from llguidance import LLMatcher
 
@@ -148,7 +150,7 @@ def _read(text: str) -> Part:
     try:
         schema = json.loads(text, parse_constant=_no_number)
     except json.JSONDecodeError as e:
-        raise error_at(text, e.pos, e.msg[:1].lower() + e.msg[1:], "JSON schema") from None
+        raise position_error(text, e.pos, e.msg[:1].lower() + e.msg[1:], "JSON schema") from None
     except RecursionError:
         raise GrammarError(
             f"JSON schema: brackets must be nested at most {MAX_DEPTH} levels; simplify it"
@@ -190,7 +192,7 @@ def _parts(schema: Any) -> Iterator[tuple[Path, Any]]:
             left += [((*path, i), inner) for i, inner in enumerate(value)]
 
 
-def _where(text: str, error: str) -> str:
+def _error_path(text: str, error: str) -> str:
     """Return ` (at /properties/a)`: the smallest part with the same error."""
     found: Path = ()
     inner = [path for path, value in _parts(json.loads(text)) if isinstance(value, dict)]
@@ -201,6 +203,6 @@ def _where(text: str, error: str) -> str:
         if path[: len(found)] != found or "$ref" in part:
             continue
         alone = json.dumps(part)
-        if len(alone) < MAX_ALONE and _tried(alone)[1] == error:
+        if len(alone) < MAX_ALONE and _try_schema(alone)[1] == error:
             found = path
     return f" (at /{'/'.join(map(str, found))})" if found else ""

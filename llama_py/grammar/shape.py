@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from llama_py.grammar.nodes import Alt, Chars, Node, Ref, Repeat, Rules, Seq, TokenOf, refs
+from llama_py.grammar.nodes import Alt, Chars, Node, Ref, Repeat, Rules, Seq, TokenChoice, refs
 from llama_py.grammar.regex import regex
 
 MAX_PLACES = 400  # characters in a lexeme
@@ -69,7 +69,7 @@ class Regular:
         """Return characters and depth of a node; beyond the limits if it is not regular."""
         if isinstance(node, Chars):
             return 1, 1
-        if isinstance(node, TokenOf):
+        if isinstance(node, TokenChoice):
             return MAX_PLACES + 1, 1
         if isinstance(node, Ref):
             n, depth = self.sizes.get(node.name, (MAX_PLACES + 1, 1))
@@ -94,7 +94,7 @@ class RuleSizes:
         self._regular, self._cut, self._cut_all = regular, cut, cut_all
         self.leaves: list[Node] = []
         self.texts: list[str] = []
-        self._numbers: dict[str | TokenOf, int] = {}
+        self._numbers: dict[str | TokenChoice, int] = {}
         self.rules: dict[str, Part] = {}
         left = ["root"]
         while left:
@@ -105,7 +105,7 @@ class RuleSizes:
                 left += self._wanted
 
     def _part(self, node: Node) -> Part:
-        whole = self._whole(node)
+        whole = self._as_leaf(node)
         if whole is not None:
             return whole
         if isinstance(node, Ref):
@@ -122,15 +122,15 @@ class RuleSizes:
             if one is not None and not self._cut_all and self._regular(one):
                 run.append(one)
                 continue
-            together = self._whole(kind(tuple(run))) if len(run) > 1 else None
+            together = self._as_leaf(kind(tuple(run))) if len(run) > 1 else None
             parts += [together] if together is not None else map(self._part, run)
             run = []
             parts += [] if one is None else [self._part(one)]
         return SeqOf(tuple(parts)) if kind is Seq else AltOf(tuple(parts))
 
-    def _whole(self, node: Node) -> Leaf | None:
+    def _as_leaf(self, node: Node) -> Leaf | None:
         """Return the node as one lexeme, if possible."""
-        if isinstance(node, TokenOf):
+        if isinstance(node, TokenChoice):
             return self._leaf(node, node, "")
         single = isinstance(node, Chars)
         if not single and (self._cut_all or not self._regular(node)):
@@ -140,7 +140,7 @@ class RuleSizes:
             return None
         return self._leaf(node, text, text) if text else None
 
-    def _leaf(self, node: Node, key: str | TokenOf, text: str) -> Leaf:
+    def _leaf(self, node: Node, key: str | TokenChoice, text: str) -> Leaf:
         if key not in self._numbers:
             self._numbers[key] = len(self.leaves)
             self.leaves.append(node)

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 from ggml_py.errors import GrammarError
 from llama_py.grammar.compiled import Grammar, matcher_class
 from llama_py.grammar.messages import one_line
-from llama_py.grammar.nodes import TokenOf
+from llama_py.grammar.nodes import TokenChoice
 from llama_py.grammar.trial import limits, roomy
 from llama_py.grammar.unique import TokenTexts, UniqueKeys
 from llama_py.tokenizer import Tokenizer
@@ -94,7 +94,7 @@ def _pieces(tokenizer: Tokenizer) -> TokenTexts:
     return _PIECES[tokenizer]
 
 
-def _id(token: TokenOf, tokenizer: Tokenizer) -> int:
+def _id(token: TokenChoice, tokenizer: Tokenizer) -> int:
     if isinstance(token.which, int):
         if token.which < tokenizer.n_vocab:
             return token.which

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Any
 
 from llama_py.grammar.formats import in_rust
-from llama_py.grammar.places import Part, beside, escaped, located, target
+from llama_py.grammar.places import Part, escape_pointer, sibling_schemas, target, walk_schema
 from llama_py.grammar.trial import trial
 
 # Keywords of JSON Schema that llguidance refuses.
@@ -41,7 +41,7 @@ EXACT = 2**53  # llguidance rounds numbers to float64
 UNSATISFIABLE = "Unsatisfiable"  # begins the errors of schemas that no value meets
 
 
-def widened(schema: Part, lenient: bool) -> list[str]:
+def widen_schema(schema: Part, lenient: bool) -> list[str]:
     """Change a schema into a form that llguidance supports.
 
     Args:
@@ -53,13 +53,13 @@ def widened(schema: Part, lenient: bool) -> list[str]:
     """
     left_out: list[str] = []
     root = json.loads(json.dumps(schema))
-    for path, part in [*located(schema)]:
+    for path, part in [*walk_schema(schema)]:
         _rewrite(part, root)
         dropped = [key for key in _UNKNOWN if key in part and not _is_idle(key, part)]
         for key in _UNKNOWN:
             part.pop(key, None)
         left_out += [f"{path}/{key}" for key in (*dropped, *_values(part))]
-    for path, part in [*located(schema)]:
+    for path, part in [*walk_schema(schema)]:
         if "$ref" not in part or target(part["$ref"], schema) is not None:
             continue
         if lenient or target(part["$ref"], root) is not None:
@@ -75,7 +75,7 @@ def without_values(schema: Part) -> list[str]:
         Their JSON pointers.
     """
     found = []
-    for path, part in located(schema):
+    for path, part in walk_schema(schema):
         kinds = dict.fromkeys(("pattern", "format"), (str,)) | dict.fromkeys(_NUMBERS, (int, float))
         for key, types in kinds.items():
             if type(part.get(key)) in types:
@@ -99,9 +99,9 @@ def _is_idle(key: str, part: Part) -> bool:
 
 def _rewrite(part: Part, root: Part) -> None:
     """Replace keywords by others with the same meaning, which llguidance knows."""
-    if "unevaluatedProperties" in part and not beside(part, root):
+    if "unevaluatedProperties" in part and not sibling_schemas(part, root):
         part.setdefault("additionalProperties", part.pop("unevaluatedProperties"))
-    if "unevaluatedItems" in part and not beside(part, root) and "contains" not in part:
+    if "unevaluatedItems" in part and not sibling_schemas(part, root) and "contains" not in part:
         part.setdefault("items", part.pop("unevaluatedItems"))
     names = part.get("propertyNames")
     names = [*names.items()] if isinstance(names, dict) else []
@@ -133,20 +133,20 @@ def _values(part: Part) -> Iterator[str]:
         for name in [name for name in known if not _takes_pattern(name)]:
             del known[name]
             part.pop("additionalProperties", None)  # it would apply to these properties as well
-            yield f"patternProperties/{escaped(name)}"
+            yield f"patternProperties/{escape_pointer(name)}"
     for key in [key for key in ("const", "enum") if _has_wide(part.get(key))]:
         given = part.pop(key)
         values = given if key == "enum" and isinstance(given, list) else [given]
         if all(type(one) is int for one in values):
             part.setdefault("type", "integer")
         yield key
-    yield from _without(part, _NUMBERS)
+    yield from _drop_numbers(part, _NUMBERS)
     for key in _COUNTS:
         if isinstance(part.get(key), float) and part[key].is_integer():
             part[key] = int(part[key])
 
 
-def _without(part: Part, keys: tuple[str, ...]) -> Iterator[str]:
+def _drop_numbers(part: Part, keys: tuple[str, ...]) -> Iterator[str]:
     """Remove numbers until the others can be expressed together."""
     given = {key: part[key] for key in keys if _is_number(part.get(key))}
     what = "integer" if part.get("type") == "integer" else "number"
@@ -174,11 +174,11 @@ def _takes_pattern(pattern: Any) -> bool:
 
 def _takes(part: Part) -> bool:
     """Return True if llguidance can express a schema, though perhaps no value meets it."""
-    return _tried(json.dumps(part))
+    return _is_accepted(json.dumps(part))
 
 
 @lru_cache(1024)
-def _tried(text: str) -> bool:
+def _is_accepted(text: str) -> bool:
     from llguidance import LLMatcher
 
     try:

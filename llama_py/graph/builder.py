@@ -129,7 +129,7 @@ class GraphBuilder:
 
     def inp_attn(self, il: int) -> InputAttnKV:
         """Return inputs of the cache that stores keys and values of layer il."""
-        return self.inp_cache(self.mctx.part_of(il), self.cparams.flash_attn)
+        return self.inp_cache(self.mctx.cache_name(il), self.cparams.flash_attn)
 
     def inp_index(self, fused: bool) -> InputAttnKV:
         """Return inputs of the cache of index keys; fused: they are scored by one op."""

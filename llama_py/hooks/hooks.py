@@ -57,7 +57,7 @@ class Hooks:
         return Patch(pattern, change, self.switch, self.value)
 
     @contextmanager
-    def tapped(self, of: Wants) -> Iterator[None]:
+    def tap(self, of: Wants) -> Iterator[None]:
         """Observe the nodes that a function selects of each graph, and no others, within `with`."""
         if self._all:
             raise ContextError(

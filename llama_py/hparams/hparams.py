@@ -18,7 +18,7 @@ from llama_py.gguf.keys import (
     END_OF_POSITIONS,
     HIGHEST_BASE,
     LOWEST_BASE,
-    Declared,
+    DeclaredKeys,
     Keys,
     base,
     flag,
@@ -58,7 +58,7 @@ def _head_size(hp: HParams) -> int:
     return hp.n_embd // hp.n_head_first if hp.n_head_first else 0
 
 
-class HParams(Declared):
+class HParams(DeclaredKeys):
     """Hyperparameters of a model for graphs, memory and weights; names as in llama-hparams.h.
 
     n_layer     layers to run; n_layer_all also counts the NextN (MTP) layers after them, and

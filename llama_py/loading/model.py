@@ -15,7 +15,7 @@ from ggml_py.errors import ModelError
 from llama_py.adapters.lora import Adapter, Loras
 from llama_py.batch.prompts import text_of
 from llama_py.gguf.file import GGUFFile
-from llama_py.gguf.file_types import guessed, words_of
+from llama_py.gguf.file_types import file_type_text, guess_type
 from llama_py.gguf.fingerprint import fingerprint
 from llama_py.hparams import HParams
 from llama_py.loading.weight_users import find_weight_users
@@ -193,8 +193,8 @@ class LoadedModel(Resource):
         """llama.cpp's name of the model and its size: "... 8B Q4_K - Medium" (llama_model_desc)."""
         said = self.file.metadata.get("general.file_type")
         types = {name: t.type for name, t in self.file.tensors.items()}
-        number = said if isinstance(said, int) else guessed(types)
-        return f"{self.arch} {self.architecture.size_name(self.hparams)} {words_of(number)}"
+        number = said if isinstance(said, int) else guess_type(types)
+        return f"{self.arch} {self.architecture.size_name(self.hparams)} {file_type_text(number)}"
 
     @property
     def has_encoder(self) -> bool:
@@ -229,19 +229,19 @@ class LoadedModel(Resource):
     @cached_property
     def default_template(self) -> ChatTemplate:
         """Chat template for models without one."""
-        from llama_py.chat.named import DEFAULT, source_of
+        from llama_py.chat.named import DEFAULT, template_source
 
         log.warning("the model has no chat template; %s is used", DEFAULT)
-        return self._template(source_of(DEFAULT))
+        return self._template(template_source(DEFAULT))
 
     def set_chat_template(self, template: str) -> None:
         """Set the chat template: the name of a llama.cpp template, or a Jinja text.
 
         Raises ModelError for an unknown name, and for an invalid template.
         """
-        from llama_py.chat.named import source_of
+        from llama_py.chat.named import template_source
 
-        made = self._template(source_of(template))
+        made = self._template(template_source(template))
         made.check()
         self.chat_template = made
 

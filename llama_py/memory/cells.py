@@ -117,7 +117,7 @@ class KVCells:
         if known is not None:
             self._range[seq_id] = (known[0] if known[0] >= 0 else pos, pos)
 
-    def used_after(self, cells: Indices, forgotten: Sequence[tuple[int, int]]) -> int:
+    def used_max(self, cells: Indices, forgotten: Sequence[tuple[int, int]]) -> int:
         """Return `used_max_p1` after `cells` are taken and each (sequence, p1) of `forgotten` lost
         its positions below p1; no cell has two sequences then."""
         if not forgotten:
@@ -142,7 +142,7 @@ class KVCells:
         self._max_p1 = None
         self._range.clear()
 
-    def _emptied(self, cells: Indices) -> None:
+    def _clear_cells(self, cells: Indices) -> None:
         self.pos[cells] = -1
         self.shift[cells] = 0
         self.used -= cells.size
@@ -155,9 +155,9 @@ class KVCells:
             self._range.pop(int(s), None)
         self.seq[:, cells] = False
         self.n_seq[cells] = 0
-        self._emptied(cells)
+        self._clear_cells(cells)
 
-    def pos_in(self, p0: int, p1: int) -> Bools:
+    def cells_in_range(self, p0: int, p1: int) -> Bools:
         """Return used cells with a position in [p0, p1)."""
         return np.asarray((self.pos >= max(p0, 0)) & (self.pos < p1))
 
@@ -165,17 +165,17 @@ class KVCells:
         """Take the sequence out of its cells in [p0, p1); returns the cells that became empty."""
         if self.pos_range(seq_id)[1] < p0:
             return np.empty(0, np.int64)
-        mine = np.flatnonzero(self.seq[seq_id] & self.pos_in(p0, p1))
+        mine = np.flatnonzero(self.seq[seq_id] & self.cells_in_range(p0, p1))
         self.seq[seq_id, mine] = False
         self.n_seq[mine] -= 1
         self._range.pop(seq_id, None)
         freed: Indices = mine[self.n_seq[mine] == 0]
-        self._emptied(freed)
+        self._clear_cells(freed)
         return freed
 
     def seq_cp(self, src: int, dst: int, p0: int, p1: int) -> None:
         """Add dst to the cells of src in [p0, p1)."""
-        new = np.flatnonzero(self.seq[src] & ~self.seq[dst] & self.pos_in(p0, p1))
+        new = np.flatnonzero(self.seq[src] & ~self.seq[dst] & self.cells_in_range(p0, p1))
         self.seq[dst, new] = True
         self.n_seq[new] += 1
         self._range.pop(dst, None)
@@ -188,12 +188,12 @@ class KVCells:
         self.seq[seq_id] = kept
         self.n_seq[:] = kept
         self._range = {s: r for s, r in self._range.items() if s == seq_id}
-        self._emptied(freed)
+        self._clear_cells(freed)
         return freed
 
     def pos_add(self, seq_id: int, p0: int, p1: int, delta: int) -> Indices:
         """Add delta to the positions of a sequence in [p0, p1); returns cells that fell below 0."""
-        mine = np.flatnonzero(self.seq[seq_id] & self.pos_in(p0, p1))
+        mine = np.flatnonzero(self.seq[seq_id] & self.cells_in_range(p0, p1))
         self.pos[mine] += delta
         self.shift[mine] += delta
         self._range.clear()
@@ -201,12 +201,12 @@ class KVCells:
         gone: Indices = mine[self.pos[mine] < 0]
         self.seq[:, gone] = False
         self.n_seq[gone] = 0
-        self._emptied(gone)
+        self._clear_cells(gone)
         return gone
 
     def pos_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         """Divide the positions of a sequence in [p0, p1) by d."""
-        mine = np.flatnonzero(self.seq[seq_id] & self.pos_in(p0, p1))
+        mine = np.flatnonzero(self.seq[seq_id] & self.cells_in_range(p0, p1))
         old = self.pos[mine]
         self.pos[mine] = old // d
         self.shift[mine] += self.pos[mine] - old

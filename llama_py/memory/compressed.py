@@ -12,7 +12,7 @@ from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
 from llama_py.batch.splitter import BatchSplitter
 from llama_py.memory.base import log, mib
-from llama_py.memory.compressed_plan import Plan, largest_plan, plan_of
+from llama_py.memory.compressed_plan import Plan, largest_plan, make_plan
 from llama_py.memory.compressed_tensors import CompressedTensors
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.part import NumberedStates, StateWalk, check_seqs
@@ -20,7 +20,7 @@ from llama_py.memory.recurrent_cells import steps_of_one
 
 
 @dataclass(slots=True)
-class Held:
+class StoredRange:
     """Stored range of one sequence.
 
     pos     last position, -1 if it is empty
@@ -57,7 +57,7 @@ class CompressedMemory(NumberedStates):
         super().__init__(size, n_rs_seq)
         self.n_ctx = n_ctx
         self.buffers = [b for one in kinds for b in one.buffers]
-        self.held = [Held() for _ in range(size)]
+        self.held = [StoredRange() for _ in range(size)]
         self.plans: dict[str, Plan] = {}
         for one in kinds:
             log.info(
@@ -136,7 +136,7 @@ class CompressedMemory(NumberedStates):
         plans = {}
         for kind, one in self.kinds.items():  # kinds that differ in dimensions only have the same
             key = one.kept.ratio, one.sizes.n_keys, one.kept.overlap
-            plans[kind] = made.get(key) or plan_of(ubatch, one.sizes, back)
+            plans[kind] = made.get(key) or make_plan(ubatch, one.sizes, back)
             made[key] = plans[kind]
         self.plans = plans
         pos = ubatch.pos[: ubatch.n_tokens]
@@ -148,13 +148,13 @@ class CompressedMemory(NumberedStates):
             held.n_back = min(self.n_rs_seq, steps_of_one(mine) + 1)
             held.back = 0
 
-    def _entry(self, seq_id: int) -> Held | None:
+    def _entry(self, seq_id: int) -> StoredRange | None:
         held = self.held[seq_id]
         return held if held.pos >= 0 else None
 
     def _forget(self, seq_id: int) -> None:
         """Empty a sequence but keep n_dirty: these keys are zeroed when it starts again."""
-        self.held[seq_id] = Held(n_dirty=self.held[seq_id].n_dirty)
+        self.held[seq_id] = StoredRange(n_dirty=self.held[seq_id].n_dirty)
 
     def _rm_elsewhere(self, seq_id: int, p0: int, p1: int) -> bool:
         """Return False for positions before the last, since later keys depend on such positions."""
@@ -196,7 +196,7 @@ class CompressedMemory(NumberedStates):
                 one.begin(dst, self.held[dst].n_dirty)
                 one.copy(src, dst, held.back, held.pos + 1)
             n = held.pos + 1
-            self.held[dst] = Held(held.pos, n, n)
+            self.held[dst] = StoredRange(held.pos, n, n)
 
     def seq_copy_prefix(self, src: int, dst: int, n: int) -> None:
         """Copy the keys of src's first n tokens to dst; a saved state provides its state."""
@@ -205,7 +205,7 @@ class CompressedMemory(NumberedStates):
         for one in self.kinds.values():
             one.begin(dst, self.held[dst].n_dirty)
             one.copy_keys(src, dst, n)
-        self.held[dst] = Held(n_keys=n, n_dirty=n)
+        self.held[dst] = StoredRange(n_keys=n, n_dirty=n)
 
     def layout(self) -> str:
         return "compressed " + ", ".join(one.layout() for one in self.kinds.values())
@@ -240,7 +240,7 @@ class CompressedMemory(NumberedStates):
                 one.begin(s, held.n_dirty)
                 one.read_keys(io, s, pos + 1)
             one.read_state(io, s)
-        self.held[s] = Held(pos, held.n_keys if partial else pos + 1, n_dirty)
+        self.held[s] = StoredRange(pos, held.n_keys if partial else pos + 1, n_dirty)
 
 
 class CompressedContext(StateWalk):

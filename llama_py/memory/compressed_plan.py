@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llama_py.batch import I32, UBatch
-from llama_py.memory.specs import Compressed
+from llama_py.memory.specs import CompressedSpec
 
 N_KEYS_STEP = 256  # step of the number of keys for attention, which lets graphs be reused
 
@@ -23,7 +23,7 @@ class CompressedLayout:
     n_rs_seq  number of earlier states next to the current one: `planes` 1, 2, ...
     """
 
-    kept: Compressed
+    kept: CompressedSpec
     n_keys: int
     n_stream: int
     n_rs_seq: int
@@ -103,7 +103,7 @@ class _Tokens:
         return [i for i, s in enumerate(self.seq) if s == seq_id]
 
 
-class _Made:
+class _NewKeys:
     """The new keys of a ubatch."""
 
     def __init__(self, tokens: _Tokens) -> None:
@@ -133,13 +133,13 @@ class _Made:
         self.write_pos.append(0)
 
 
-def plan_of(ubatch: UBatch, sizes: CompressedLayout, back: Mapping[int, int]) -> Plan:
+def make_plan(ubatch: UBatch, sizes: CompressedLayout, back: Mapping[int, int]) -> Plan:
     """Plan a ubatch. Each token belongs to one sequence; positions are consecutive.
 
     back  tokens rolled back before, by sequence: the plane of its state
     """
     tokens, kept = _Tokens(ubatch, sizes), sizes.kept
-    made, persist = _Made(tokens), dict[int, int]()
+    made, persist = _NewKeys(tokens), dict[int, int]()
     for i, (seq_id, pos) in enumerate(zip(tokens.seq, tokens.pos, strict=True)):
         row = tokens.state_row(seq_id, pos)
         if row not in persist or pos > tokens.pos[persist[row]]:
@@ -164,7 +164,7 @@ def plan_of(ubatch: UBatch, sizes: CompressedLayout, back: Mapping[int, int]) ->
     )
 
 
-def _fill_up(ubatch: UBatch, made: _Made) -> None:
+def _fill_up(ubatch: UBatch, made: _NewKeys) -> None:
     """Add unused keys: with overlap up to each sequence's maximum, else one if none is new."""
     kept, tokens = made.sizes.kept, made.tokens
     if not kept.overlap:

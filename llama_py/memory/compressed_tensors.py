@@ -16,7 +16,7 @@ from llama_py.memory.compressed_plan import N_KEYS_STEP, CompressedLayout
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv_rot import Rotation
 from llama_py.memory.kv_tensors import KVLayer, KVTensors, RowLayout
-from llama_py.memory.specs import Compressed
+from llama_py.memory.specs import CompressedSpec
 
 Layers = Sequence[tuple[int, Device]]  # number, and device of its keys and states
 
@@ -28,7 +28,7 @@ class CompressedTensors:
 
     def __init__(
         self,
-        kept: Compressed,
+        kept: CompressedSpec,
         layers: Layers,
         *,
         n_ctx: int,

@@ -23,7 +23,7 @@ from llama_py.memory.slots import SlotMemory
 from llama_py.memory.specs import (
     BASE,
     INDEX,
-    Compressed,
+    CompressedSpec,
     Index,
     KVCacheSpec,
     MemorySpecs,
@@ -114,7 +114,7 @@ def create_memory(kept: Mapping[int, MemorySpecs], how: Placing) -> MemoryGroup:
     of: dict[int, str] = {}
     with_ids = False
     states: list[tuple[int, StateSpec]] = []
-    compressed: list[tuple[int, Compressed]] = []
+    compressed: list[tuple[int, CompressedSpec]] = []
     for il, what in kept.items():
         for one in what:
             if isinstance(one, KVCacheSpec):
@@ -128,7 +128,7 @@ def create_memory(kept: Mapping[int, MemorySpecs], how: Placing) -> MemoryGroup:
                 same_as[il] = one.il
             elif isinstance(one, Tokens):
                 with_ids = True
-            elif isinstance(one, Compressed):
+            elif isinstance(one, CompressedSpec):
                 compressed.append((il, one))
             else:
                 states.append((il, one))
@@ -142,7 +142,7 @@ def create_memory(kept: Mapping[int, MemorySpecs], how: Placing) -> MemoryGroup:
     names = sorted(found, key=lambda name: (name != BASE, name))
     caches = {name: found[name].make(same_as, widest, how) for name in names}
     pooled = any(one.pooled for one in found.values())
-    recr = _compressed(compressed, how) if compressed else _states(states, how)
+    recr = _create_compressed(compressed, how) if compressed else _states(states, how)
     return MemoryGroup(caches, recr, of, pooled)
 
 
@@ -193,12 +193,14 @@ def _states(states: Sequence[tuple[int, StateSpec]], how: Placing) -> StateMemor
     return kind(layers, size=cp.n_seq_max, n_rs_seq=cp.n_rs_seq, causal=cp.causal_attn)
 
 
-def _compressed(found: Sequence[tuple[int, Compressed]], how: Placing) -> CompressedMemory:
+def _create_compressed(
+    found: Sequence[tuple[int, CompressedSpec]], how: Placing
+) -> CompressedMemory:
     """Create memory for compressed keys, grouped by type in order of appearance."""
     from llama_py.memory.compressed import CompressedMemory
     from llama_py.memory.compressed_tensors import CompressedTensors
 
-    cp, by_kind = how.cparams, dict[Compressed, list[int]]()
+    cp, by_kind = how.cparams, dict[CompressedSpec, list[int]]()
     for il, one in found:
         by_kind.setdefault(one, []).append(il)
     kinds = [

@@ -86,7 +86,7 @@ class MemoryGroup:
         """Parts that store data per token, which a `partial` state omits."""
         return [part for part in self.parts if part.by_token]
 
-    def _changed(self, seq_id: int, p0: int = 0) -> None:
+    def _note_change(self, seq_id: int, p0: int = 0) -> None:
         """Note that positions from p0 on changed; seq_id -1: in all sequences."""
         self.changes += 1
         for s in [*self.intact] if seq_id < 0 else [seq_id]:
@@ -117,7 +117,7 @@ class MemoryGroup:
             splitter.split_reset()
             ubatches = list(iter(split, None))
             try:
-                return self._placed(ubatches)
+                return self._place(ubatches)
             except ContextError as e:
                 failed = failed or e
         raise failed or ContextError("the batch is empty; pass at least one token")
@@ -163,7 +163,7 @@ class MemoryGroup:
             if self.windows:  # equal positions in one ubatch may need fewer cells of a window
                 yield lambda: splitter.split_equal(n_ubatch, False)
 
-    def _placed(self, ubatches: list[UBatch]) -> GroupContext:
+    def _place(self, ubatches: list[UBatch]) -> GroupContext:
         recr = None if self.recr is None else self.recr.place(ubatches)
         caches = {name: kv.place(ubatches) for name, kv in self.caches.items()}
         return GroupContext(self.of, caches, recr, ubatches)
@@ -179,10 +179,10 @@ class MemoryGroup:
         """Discard a ubatch that was not computed. Return sequences that had to be removed entirely,
         because their earlier state is lost as well."""
         for seq_id, where in ubatch.by_seq():
-            self._changed(seq_id, int(ubatch.pos[: ubatch.n_tokens][where].min()))
+            self._note_change(seq_id, int(ubatch.pos[: ubatch.n_tokens][where].min()))
         lost = sorted({s for part in self.parts for s in part.discard(ubatch)})
         for seq_id in lost:
-            self._changed(seq_id)
+            self._note_change(seq_id)
             for part in self.parts:
                 part.seq_rm(seq_id)
         return lost
@@ -190,7 +190,7 @@ class MemoryGroup:
     @postpone_interrupts
     def clear(self, data: bool = True) -> None:
         """Forget everything; with `data` zero the tensors as well."""
-        self._changed(-1)
+        self._note_change(-1)
         for part in self.parts:
             part.clear(data)
 
@@ -204,7 +204,7 @@ class MemoryGroup:
         states_first = reversed(self.parts)  # caches always succeed
         if not all(part.seq_rm(seq_id, p0, p1) for part in states_first):
             return False
-        self._changed(seq_id, p0)
+        self._note_change(seq_id, p0)
         return True
 
     def _can_go_back(self, seq_id: int, p0: int, p1: int) -> bool:
@@ -225,7 +225,7 @@ class MemoryGroup:
         for part in reversed(self.parts):
             part.check_copy(src, dst, p0, p1)
         if src != dst:
-            self._changed(dst)
+            self._note_change(dst)
         for part in self.parts:
             part.seq_cp(src, dst, p0, p1)
 
@@ -242,7 +242,7 @@ class MemoryGroup:
         """Remove all other sequences."""
         self.changes += 1
         for other in self.intact.keys() - {seq_id}:
-            self._changed(other)
+            self._note_change(other)
         for part in self.parts:
             part.seq_keep(seq_id)
 
@@ -252,7 +252,7 @@ class MemoryGroup:
         positions. Caches remove positions below 0; states cannot."""
         self._check_moved(seq_id, *span(p0, p1), delta)
         self.check_shift("seq_add")
-        self._changed(-1, p0)  # other sequences may share the cells
+        self._note_change(-1, p0)  # other sequences may share the cells
         for part in self.parts:
             part.seq_add(seq_id, p0, p1, delta)
 
@@ -279,7 +279,7 @@ class MemoryGroup:
             raise ContextError(f"seq_div: d must be at least 1, got {d}")
         self.check_shift("seq_div")
         d = min(d, END)  # every position becomes 0
-        self._changed(-1, p0)
+        self._note_change(-1, p0)
         for part in self.parts:
             part.seq_div(seq_id, p0, p1, d)
 
@@ -328,21 +328,21 @@ class MemoryGroup:
             name + part.layout() for name, part in zip(names, self.parts, strict=False)
         )
 
-    def _written(self, partial: bool) -> list[MemoryPart]:
+    def _state_parts(self, partial: bool) -> list[MemoryPart]:
         """Return the parts of a state; `partial` omits parts that seq_rm can always truncate."""
         return [part for part in self.parts if not (partial and part.supports_rollback)]
 
     def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
         """Write sequences; `partial` omits parts that seq_rm can always truncate."""
-        for part in self._written(partial):
+        for part in self._state_parts(partial):
             part.state_write(io, seq_id, partial)
 
     @postpone_interrupts
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
         """Replace sequences by saved sequences; ContextError if they do not fit."""
-        self._changed(seq_id)
+        self._note_change(seq_id)
         try:
-            for part in self._written(partial):
+            for part in self._state_parts(partial):
                 part.state_read(io, seq_id, partial)
         except ContextError:  # an incomplete state is invalid
             for part in self.parts:

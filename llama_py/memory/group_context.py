@@ -59,7 +59,7 @@ class GroupContext(UBatchCursor):
         for part in self._parts:
             part.follow(ubatch)
 
-    def part_of(self, il: int) -> str:
+    def cache_name(self, il: int) -> str:
         """Return the name of the cache that stores keys and values of layer il."""
         return self._of[il]
 

@@ -53,7 +53,7 @@ class SeqPools:
         found: I32 = self.pos[self.starts + size - 1]
         return found
 
-    def cell_at(self, pos: I32) -> tuple[Indices, Bools]:
+    def find_cells(self, pos: I32) -> tuple[Indices, Bools]:
         """Return the cell of each position, and a mask of positions that have one."""
         if not self.cells.size:
             return np.zeros(pos.shape, np.int64), np.zeros(pos.shape, np.bool_)
@@ -96,7 +96,7 @@ class PoolPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class SavedValues:
     """Values to restore if a ubatch's graph is not computed."""
 
     ubatch: UBatch
@@ -117,7 +117,7 @@ class KPoolCache(KVCache):
         self.pool = pool
         self.stale: dict[int, int] = {}
         self.safe = True
-        self.taken: Taken | None = None
+        self.taken: SavedValues | None = None
 
     def place(self, ubatches: list[UBatch]) -> KPoolContext:
         return KPoolContext(self, self.prepare(ubatches), ubatches)
@@ -126,8 +126,8 @@ class KPoolCache(KVCache):
         full = super().init_full(n_seqs)
         return KPoolContext(self, full.places, [])
 
-    def pools_of(self, seq_id: int) -> SeqPools:
-        stream = self.stream_of(seq_id)
+    def get_pools(self, seq_id: int) -> SeqPools:
+        stream = self.stream_index(seq_id)
         pos, cells = _by_position(self.cells[stream], seq_id)
         starts = NO_CELLS
         if pos.size >= self.pool:
@@ -139,9 +139,9 @@ class KPoolCache(KVCache):
 
     def plan(self, ubatch: UBatch) -> PoolPlan:
         """Plan the pools of a ubatch that has its cells; its graph recomputes stale pools."""
-        seqs = {s: self.pools_of(s) for s in range(self.n_seq_max) if self.seq_pos_max(s) >= 0}
+        seqs = {s: self.get_pools(s) for s in range(self.n_seq_max) if self.seq_pos_max(s) >= 0}
         safe = self.n_stream > 1 or not (self.cells[0].n_seq > 1).any()
-        self.taken = Taken(ubatch, self.stale, self.safe)
+        self.taken = SavedValues(ubatch, self.stale, self.safe)
         stale = self.stale if self.safe else dict.fromkeys(seqs, 0)
         new = [self._new(seq, s, ubatch, stale if safe else {s: 0}) for s, seq in seqs.items()]
         self.stale, self.safe = {}, safe
@@ -162,7 +162,7 @@ class KPoolCache(KVCache):
             new[at[pos > ends[at] - self.pool]] = True
         return new
 
-    def _stale_from(self, seq_id: int, p0: int) -> None:
+    def _mark_stale(self, seq_id: int, p0: int) -> None:
         """Mark positions from p0 on as stale; seq_id -1: in all sequences."""
         found = dict(self.stale)
         for s in range(self.n_seq_max) if seq_id < 0 else [seq_id]:
@@ -183,37 +183,37 @@ class KPoolCache(KVCache):
 
     def clear(self, data: bool = True) -> None:
         super().clear(data)
-        self._stale_from(-1, 0)
+        self._mark_stale(-1, 0)
 
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
-        self._stale_from(seq_id, span(p0, p1)[0])
+        self._mark_stale(seq_id, span(p0, p1)[0])
         return super().seq_rm(seq_id, p0, p1)
 
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
         super().seq_cp(src, dst, p0, p1)
         for s in (src, dst):
-            self._stale_from(s, 0)
+            self._mark_stale(s, 0)
 
     def seq_copy_prefix(self, src: int, dst: int, n: int) -> None:
         super().seq_copy_prefix(src, dst, n)
-        self._stale_from(dst, 0)
+        self._mark_stale(dst, 0)
 
     def seq_keep(self, seq_id: int) -> None:
         super().seq_keep(seq_id)
-        self._stale_from(-1, 0)
+        self._mark_stale(-1, 0)
 
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
         p0, p1 = span(p0, p1)
-        self._stale_from(seq_id, max(p0 + min(delta, 0), 0))
+        self._mark_stale(seq_id, max(p0 + min(delta, 0), 0))
         super().seq_add(seq_id, p0, p1, delta)
 
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         super().seq_div(seq_id, p0, p1, d)
-        self._stale_from(seq_id, 0)
+        self._mark_stale(seq_id, 0)
 
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
         super().state_read(io, seq_id, partial)
-        self._stale_from(seq_id, 0)
+        self._mark_stale(seq_id, 0)
 
 
 def _by_position(cells: KVCells, seq_id: int) -> tuple[I32, Indices]:

@@ -112,7 +112,7 @@ class KVCache(KVSlots):
         return self.tensors.layout()
 
     def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
-        streams = range(self.n_stream) if seq_id < 0 else [self.stream_of(seq_id)]
+        streams = range(self.n_stream) if seq_id < 0 else [self.stream_index(seq_id)]
         io.count(len(streams))
         for stream in streams:
             self._write(io, stream, seq_id, self._cells_to_save(self.cells[stream], seq_id))
@@ -138,7 +138,7 @@ class KVCache(KVSlots):
         return np.flatnonzero(mine)
 
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
-        streams = range(self.n_stream) if seq_id < 0 else [self.stream_of(seq_id)]
+        streams = range(self.n_stream) if seq_id < 0 else [self.stream_index(seq_id)]
         n = io.count()
         if n != len(streams):
             raise ContextError(
@@ -170,13 +170,13 @@ class KVCache(KVSlots):
     def seq_copy_prefix(self, src: int, dst: int, n: int) -> None:
         """Copy the first n positions of src to dst, which is empty: share the cells, or copy them
         to a separate stream, which has enough free cells."""
-        if self.stream_of(src) == self.stream_of(dst):
+        if self.stream_index(src) == self.stream_index(dst):
             self.seq_cp(src, dst, 0, n)
             return
-        cells, io = self.cells[self.stream_of(src)], StateWriter()
-        chosen = np.flatnonzero(cells.seq[src] & cells.pos_in(0, n))
-        self._write(io, self.stream_of(src), src, chosen)
-        self._read(StateReader(io.bytes()), self.stream_of(dst), dst)
+        cells, io = self.cells[self.stream_index(src)], StateWriter()
+        chosen = np.flatnonzero(cells.seq[src] & cells.cells_in_range(0, n))
+        self._write(io, self.stream_index(src), src, chosen)
+        self._read(StateReader(io.bytes()), self.stream_index(dst), dst)
 
     def _restore(self, io: StateReader, stream: int, seq_id: int, pos: I32, seqs: Bools) -> Indices:
         """Read a state's cells back and return them in the order written."""
@@ -236,7 +236,7 @@ class KVCacheContext(UBatchCursor):
             end = max(self.kv.cells[place.strm[0]].used_max_p1(), int(place.idxs[0][0]) + 1)
             return self.kv.padded(end) == self._n_kv
         used = (
-            self.kv.cells[stream].used_after(idx, gone)
+            self.kv.cells[stream].used_max(idx, gone)
             for stream, idx, gone in zip(place.strm, place.idxs, forgotten, strict=True)
         )
         return self.kv.padded(max(used)) == self._n_kv
@@ -265,7 +265,7 @@ class KVCacheContext(UBatchCursor):
             self._n_pos = in_steps(last + 1)
         return self._n_pos
 
-    def cells_of(self, ubatch: UBatch) -> list[tuple[int, KVCells]]:
+    def sequence_cells(self, ubatch: UBatch) -> list[tuple[int, KVCells]]:
         """Return, for each equal part of the ubatch, its first sequence and the cells that it
         attends to."""
         step = ubatch.n_tokens // len(self.place.strm)

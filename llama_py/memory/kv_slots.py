@@ -35,7 +35,7 @@ class SlotInfo:
 Forgotten = list[list[tuple[int, int]]]
 
 
-class Applied(NamedTuple):
+class AppliedUBatch(NamedTuple):
     """Record of the last applied ubatch, for `discard`: its cells, the heads before it, and by
     stream the end of the positions that each sequence lost."""
 
@@ -82,7 +82,7 @@ class KVSlots(MemoryPart):
             for _ in range(self.n_stream)
         ]
         self.heads = [0] * self.n_stream
-        self.applied: Applied | None = None
+        self.applied: AppliedUBatch | None = None
 
     def copy_stream(self, src: int, dst: int) -> None:
         """Copy the contents of one stream's cells over another's."""
@@ -90,7 +90,7 @@ class KVSlots(MemoryPart):
     def wipe(self, stream: int, cells: Indices) -> None:
         """Clear freed cells (ascending), so that their old contents reach no other token."""
 
-    def stream_of(self, seq_id: int) -> int:
+    def stream_index(self, seq_id: int) -> int:
         if not 0 <= seq_id < self.n_seq_max:
             raise ContextError(f"seq_id must be in [0, {self.n_seq_max}), got {seq_id}")
         return seq_id if self.n_stream > 1 else 0
@@ -101,15 +101,15 @@ class KVSlots(MemoryPart):
         Raises ContextError if they do not all fit.
         """
         if len(ubatches) == 1:
-            return [self._place_for(ubatches[0], ubatches)]
+            return [self._find_place(ubatches[0], ubatches)]
         trial, places = copy(self), []
         trial.cells, trial.heads = [c.copy() for c in self.cells], list(self.heads)
         for ubatch in ubatches:
-            places.append(trial._place_for(ubatch, ubatches))
+            places.append(trial._find_place(ubatch, ubatches))
             trial.apply_ubatch(places[-1], ubatch)
         return places
 
-    def _place_for(self, ubatch: UBatch, batch: list[UBatch]) -> SlotInfo:
+    def _find_place(self, ubatch: UBatch, batch: list[UBatch]) -> SlotInfo:
         place = self.find_slot(ubatch)
         if place is None:
             n_tokens = sum(u.n_tokens for u in batch)
@@ -128,12 +128,12 @@ class KVSlots(MemoryPart):
         parts = len(ubatch.seq_id_unq) if self.n_stream > 1 else 1
         n_tokens = ubatch.n_tokens // parts
         if parts == 1:
-            stream = self.stream_of(ubatch.seq_id_unq[0])
+            stream = self.stream_index(ubatch.seq_id_unq[0])
             found = self.find_cells(stream, n_tokens)
             return None if found is None else SlotInfo([stream], [found])
         place = SlotInfo()
         for s in range(parts):
-            stream = self.stream_of(ubatch.seq_id_unq[s])
+            stream = self.stream_index(ubatch.seq_id_unq[s])
             idxs = self.find_cells(stream, n_tokens)
             if idxs is None:
                 return None
@@ -161,7 +161,7 @@ class KVSlots(MemoryPart):
         pos = ubatch.pos[: ubatch.n_tokens]
         n = ubatch.n_tokens // len(place.strm)
         forgotten = self.overwritten(place)
-        self.applied = Applied(ubatch, place, list(self.heads), forgotten)
+        self.applied = AppliedUBatch(ubatch, place, list(self.heads), forgotten)
         for s, (stream, idx) in enumerate(zip(place.strm, place.idxs, strict=True)):
             cells = self.cells[stream]
             part = slice(s * n, (s + 1) * n)
@@ -183,7 +183,7 @@ class KVSlots(MemoryPart):
 
         forgotten  `overwritten` of the place
         """
-        self.applied = Applied(ubatch, place, list(self.heads), forgotten)
+        self.applied = AppliedUBatch(ubatch, place, list(self.heads), forgotten)
         n, pos, i = ubatch.n_tokens, ubatch.pos, 0
         for stream, idx, gone in zip(place.strm, place.idxs, forgotten, strict=True):
             cells = self.cells[stream]
@@ -236,11 +236,11 @@ class KVSlots(MemoryPart):
 
     def seq_rm(self, seq_id: int, p0: int = -1, p1: int = -1) -> bool:
         p0, p1 = span(p0, p1)
-        streams = range(self.n_stream) if seq_id < 0 else [self.stream_of(seq_id)]
+        streams = range(self.n_stream) if seq_id < 0 else [self.stream_index(seq_id)]
         for stream in streams:
             cells = self.cells[stream]
             if seq_id < 0:
-                freed = np.flatnonzero(cells.pos_in(p0, p1))
+                freed = np.flatnonzero(cells.cells_in_range(p0, p1))
                 cells.rm(freed)
             else:
                 freed = cells.seq_rm(seq_id, p0, p1)
@@ -255,7 +255,7 @@ class KVSlots(MemoryPart):
 
     def check_copy(self, src: int, dst: int, p0: int, p1: int) -> None:
         """Raise ContextError if a part of a sequence must be copied to another stream."""
-        if self.stream_of(src) == self.stream_of(dst):
+        if self.stream_index(src) == self.stream_index(dst):
             return
         if (p0 > 0 and p0 + 1 < self.kv_size) or (p1 > 0 and p1 + 1 < self.kv_size):
             raise ContextError(
@@ -264,7 +264,7 @@ class KVSlots(MemoryPart):
             )
 
     def seq_cp(self, src: int, dst: int, p0: int = -1, p1: int = -1) -> None:
-        from_stream, to_stream = self.stream_of(src), self.stream_of(dst)
+        from_stream, to_stream = self.stream_index(src), self.stream_index(dst)
         if src == dst:
             return
         if from_stream == to_stream:
@@ -279,7 +279,7 @@ class KVSlots(MemoryPart):
         self.heads[to_stream] = self.heads[from_stream]
 
     def seq_keep(self, seq_id: int) -> None:
-        mine = self.stream_of(seq_id)
+        mine = self.stream_index(seq_id)
         freed = self.cells[mine].seq_keep(seq_id)
         self._lower_head(mine, freed)
         self.wipe(mine, freed)
@@ -290,14 +290,14 @@ class KVSlots(MemoryPart):
                 self.heads[stream] = 0
 
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
-        stream = self.stream_of(seq_id)
+        stream = self.stream_index(seq_id)
         self.check_shift("seq_add")
         if delta:
             gone = self.cells[stream].pos_add(seq_id, *span(p0, p1), delta)
             self.heads[stream] = int(gone[0]) if gone.size else 0
 
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
-        stream = self.stream_of(seq_id)
+        stream = self.stream_index(seq_id)
         self.check_shift("seq_div")
         if d < 1:
             raise ContextError(f"seq_div: d must be at least 1, got {d}")
@@ -320,7 +320,7 @@ class KVSlots(MemoryPart):
 
     def sharing(self, seq_id: int, p0: int) -> list[int]:
         """Return the other sequences that see cells of this one from position p0 on."""
-        cells = self.cells[self.stream_of(seq_id)]
+        cells = self.cells[self.stream_index(seq_id)]
         shared = (cells.seq & cells.seq[seq_id] & (cells.pos >= p0)).any(1)
         return [int(s) for s in np.flatnonzero(shared) if s != seq_id]
 
@@ -329,7 +329,7 @@ class KVSlots(MemoryPart):
         return sorted({s for cells in self.cells for s in cells.moved_seqs()})
 
     def seq_pos_min(self, seq_id: int) -> int:
-        return self.cells[self.stream_of(seq_id)].pos_range(seq_id)[0]
+        return self.cells[self.stream_index(seq_id)].pos_range(seq_id)[0]
 
     def seq_pos_max(self, seq_id: int) -> int:
-        return self.cells[self.stream_of(seq_id)].pos_range(seq_id)[1]
+        return self.cells[self.stream_index(seq_id)].pos_range(seq_id)[1]

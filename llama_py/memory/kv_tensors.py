@@ -211,7 +211,7 @@ class KVTensors:
         for tensors, transposed in ((self.k, False), (self.v, self.v_trans)):
             for _, parts in self._saved_layers():
                 mine = [
-                    self._saved(tensors[x.key], x, stream, cells, transposed)
+                    self._read_rows(tensors[x.key], x, stream, cells, transposed)
                     for x in parts
                     if x.key in tensors
                 ]
@@ -219,7 +219,7 @@ class KVTensors:
                     rows = np.concatenate(mine, 0 if transposed else 1)
                     io.blob(np.ascontiguousarray(rows).reshape(-1))
 
-    def _saved(
+    def _read_rows(
         self, t: Tensor, layer: KVLayer, stream: int, cells: Indices, transposed: bool
     ) -> npt.NDArray[np.uint8]:
         """Return bytes [cells, row], or transposed [dimensions, cells, element]."""

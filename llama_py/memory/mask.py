@@ -37,7 +37,7 @@ class MaskRule:
         seen = p0 <= p1 if self.causal else np.broadcast_to(True, np.broadcast(p0, p1).shape)
         if self.causal and ubatch.token is None and cells.xy is not None:
             n = ubatch.n_tokens
-            seen = seen & ~((p0 == p1) & _after(cells.xy[:, which], ubatch.pos, token, n))
+            seen = seen & ~((p0 == p1) & _is_after(cells.xy[:, which], ubatch.pos, token, n))
         if self.window is not None:
             hidden = self.window.hides(p0, p1)
             if self.spans:
@@ -52,7 +52,7 @@ def _begin(ubatch: UBatch, token: Any) -> int:
     return int(ubatch.pos[: ubatch.n_tokens][dict(ubatch.by_seq())[seq_id]].min())
 
 
-def _after(xy: I32, pos: I32, token: Any, n: int) -> Bools:
+def _is_after(xy: I32, pos: I32, token: Any, n: int) -> Bools:
     """Return True for image patches after the token's patch in reading order (is_2d_gt)."""
     x, y = pos[token + 2 * n], pos[token + n]
     return np.asarray((xy[1] > y) | ((xy[1] == y) & (xy[0] > x)))

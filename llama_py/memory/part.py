@@ -203,12 +203,12 @@ class StateMemory(MemoryPart):
     def _roll_back(self, seq_id: int, back: int) -> bool:
         """Remove the last `back` tokens of a sequence. False if the snapshot is missing."""
 
-    def _lost(self, ubatch: UBatch) -> set[int]:
+    def _changed_seqs(self, ubatch: UBatch) -> set[int]:
         """Return the sequences that a discarded ubatch's graph may have changed."""
         return set(ubatch.seq_id_unq)
 
     def discard(self, ubatch: UBatch) -> list[int]:
-        lost = self._lost(ubatch) if self.applied is ubatch else set()
+        lost = self._changed_seqs(ubatch) if self.applied is ubatch else set()
         for seq_id in lost:
             self._forget(seq_id)
         return sorted(lost)
@@ -252,7 +252,7 @@ class StateMemory(MemoryPart):
 
     def check_move(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
         """Raise ContextError if the state would be at a position below 0."""
-        entry = self._entry_in(seq_id, p0, p1)
+        entry = self._find_entry(seq_id, p0, p1)
         if entry is not None and entry.pos + delta < 0:
             raise ContextError(
                 f"seq_add: the state of sequence {seq_id} is at position {entry.pos} and cannot "
@@ -262,19 +262,19 @@ class StateMemory(MemoryPart):
     def seq_add(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
         self.check_shift("seq_add")
         p0, p1 = span(p0, p1)
-        entry = self._entry_in(seq_id, p0, p1)
+        entry = self._find_entry(seq_id, p0, p1)
         if entry is not None:
             entry.n_back = min(entry.n_back, entry.pos - p0)
             entry.pos += delta
 
     def seq_div(self, seq_id: int, p0: int, p1: int, d: int) -> None:
         self.check_shift("seq_div")
-        entry = self._entry_in(seq_id, *span(p0, p1))
+        entry = self._find_entry(seq_id, *span(p0, p1))
         if entry is not None:
             entry.n_back = 0
             entry.pos //= d
 
-    def _entry_in(self, seq_id: int, p0: int, p1: int) -> CacheEntry | None:
+    def _find_entry(self, seq_id: int, p0: int, p1: int) -> CacheEntry | None:
         """Return the record of a sequence if its last position is in [p0, p1), else None."""
         check_seqs(self.size, seq_id)
         entry = self._entry(seq_id)

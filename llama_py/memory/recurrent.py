@@ -93,9 +93,9 @@ class RecurrentMemory(RecurrentSlots):
 
     def all_tensors(self) -> list[Tensor]:
         """Return the non-empty state tensors: some models have only one type of state."""
-        return [t for t in self._all() if t.n_elements]
+        return [t for t in self._state_tensors() if t.n_elements]
 
-    def _all(self) -> Iterator[Tensor]:
+    def _state_tensors(self) -> Iterator[Tensor]:
         for states in (self.r_l, self.s_l, self.p_l):
             yield from states.values()
 
@@ -140,7 +140,7 @@ class RecurrentMemory(RecurrentSlots):
 
     def layout(self) -> str:
         layers = layer_list(x.il for x in self.layers)
-        row = sum(t.ne[0] for t in self._all())
+        row = sum(t.ne[0] for t in self._state_tensors())
         return f"recurrent [{layers}] {row}"
 
     def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:

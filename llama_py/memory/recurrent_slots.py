@@ -187,7 +187,7 @@ class RecurrentSlots(StateMemory):
             cell = self.cells[self.head + i]
             cell.pos, cell.n_back = int(ubatch.pos[n * i + n - 1]), n_back
 
-    def _lost(self, ubatch: UBatch) -> set[int]:
+    def _changed_seqs(self, ubatch: UBatch) -> set[int]:
         """Return the sequences with states that the graph was writing or moving."""
         moved = {s for _, new in self.moves for s in self.cells[new].seq_id}
         lost = moved.union(ubatch.seq_id_unq)

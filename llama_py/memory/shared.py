@@ -42,7 +42,7 @@ class SharedMemory(MemoryGroup):
         else:
             yield lambda: splitter.split_simple(n_ubatch)
 
-    def _placed(self, ubatches: list[UBatch]) -> GroupContext:
+    def _place(self, ubatches: list[UBatch]) -> GroupContext:
         streams = [u.seq_id_unq if self.n_stream > 1 else [0] for u in ubatches]
         return self._walks([SlotInfo([*s], []) for s in streams], ubatches)
 

@@ -89,7 +89,7 @@ class StateSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Compressed:
+class CompressedSpec:
     """One key per `ratio` tokens, and the state of the tokens since the last one.
 
     kind     name of the type; its layers have the same sizes
@@ -131,12 +131,13 @@ class Tokens:
     """Token of each cell, in the cache of full-attention layers."""
 
 
-MemorySpec = KVCacheSpec | Index | StateSpec | Compressed | SameAs | Tokens
+MemorySpec = KVCacheSpec | Index | StateSpec | CompressedSpec | SameAs | Tokens
 MemorySpecs = tuple[MemorySpec, ...]
 
 if not TYPE_CHECKING:
     __getattr__ = former_names(
         __name__,
+        Compressed="CompressedSpec",
         KeysValues="KVCacheSpec",
         State="StateSpec",
         Keeps="MemorySpec",

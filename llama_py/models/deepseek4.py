@@ -35,7 +35,7 @@ from llama_py.graph.linear import Linear
 from llama_py.graph.params import GraphType
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.layer_shape import ROPE_NORMAL, NonCausal, Rope, Window
-from llama_py.memory.specs import Compressed, KVCacheSpec, MemorySpecs
+from llama_py.memory.specs import CompressedSpec, KVCacheSpec, MemorySpecs
 from llama_py.models.trunks.experts import RoutedHParams
 from llama_py.models.trunks.nextn import DraftingDecoder
 from llama_py.models.trunks.streams import (
@@ -145,19 +145,19 @@ class Deepseek4HParams(RoutedHParams):
         """True if all keys are rotated like the indexer's, because they have the same size."""
         return self.n_embd_head_k == self.indexer_head_size and not self.n_embd_head_k % ROTATED
 
-    def compressed_spec(self, il: int) -> Compressed | None:
+    def compressed_spec(self, il: int) -> CompressedSpec | None:
         """Return the compressed keys of layer il, which reach beyond its window, or None."""
         ratio = self.compress_ratios[il]
         if not ratio:
             return None
         kind = "csa" if ratio == CHOSEN else "hca"
-        return Compressed(kind, ratio, self.n_embd_head_k, ratio == CHOSEN, self.rotates_keys)
+        return CompressedSpec(kind, ratio, self.n_embd_head_k, ratio == CHOSEN, self.rotates_keys)
 
-    def index(self, il: int) -> Compressed | None:
+    def index(self, il: int) -> CompressedSpec | None:
         """Return the compressed keys of layer il's indexer."""
         if self.compress_ratios[il] != CHOSEN:
             return None
-        return Compressed("lid", CHOSEN, self.indexer_head_size, True, True)
+        return CompressedSpec("lid", CHOSEN, self.indexer_head_size, True, True)
 
 
 class TableExperts(Experts):

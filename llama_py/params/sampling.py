@@ -279,9 +279,9 @@ class SamplingParams(Params):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.constraints:
-            from llama_py.grammar.chosen import chosen  # slow to import
+            from llama_py.grammar.chosen import create_grammar  # slow to import
 
-            chosen(self)
+            create_grammar(self)
 
     @property
     def constraints(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from ggml_py.errors import GGUFError
 from ggml_py.types import GGMLType
 from llama_py.gguf.file import GGUFFile, TensorInfo
-from llama_py.gguf.file_types import FileType, guessed
+from llama_py.gguf.file_types import FileType, guess_type
 from llama_py.gguf.write import encode
 from llama_py.quantize.allowed import fitting, is_allowed, wants_imatrix
 from llama_py.quantize.imatrix.file import Imatrix
@@ -151,7 +151,7 @@ def metadata(
     if wishes.type.copies:
         kept = file.metadata.get("general.file_type")
         types = {name: t.type for name, t in file.tensors.items()}
-        number = kept if isinstance(kept, int) else guessed(types)
+        number = kept if isinstance(kept, int) else guess_type(types)
     new = {
         "general.quantization_version": encode("u32", QUANTIZATION_VERSION),
         "general.file_type": encode("u32", number),

@@ -67,7 +67,7 @@ class AfterThoughts:
             return False
         if self.thinking:
             return self._continues(id)
-        return self._comes_before(id) or (self._may_answer and self.inner.allows(id))
+        return self._is_header(id) or (self._may_answer and self.inner.allows(id))
 
     def n_allowed(self, ids: Sequence[int]) -> int:
         if self.said:
@@ -86,7 +86,7 @@ class AfterThoughts:
             left = np.full_like(c.logits, -np.inf)
         else:
             left = self.inner.apply(c).logits.copy()
-        more = self._continues if self.thinking else self._comes_before
+        more = self._continues if self.thinking else self._is_header
         ids = [id for id in range(len(self.pieces)) if more(id)]
         left[ids] = c.logits[ids]
         return Candidates(c.ids, left)
@@ -128,7 +128,7 @@ class AfterThoughts:
         is_other = any(other in text for other in self.others)
         return id not in self.eog and not is_other and not (ended and beyond.strip())
 
-    def _comes_before(self, id: int) -> bool:
+    def _is_header(self, id: int) -> bool:
         """Return True if a token belongs to a header, or to the white space after reasoning."""
         return any(ids[self.at] == id for ids, _ in self.headers) or self._is_gap(id)
 

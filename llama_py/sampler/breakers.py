@@ -16,7 +16,7 @@ _MAX_BYTES = 40
 _MAX_TAIL = 20
 
 
-def breakers_of(texts: Sequence[str], tokenizer: Tokenizer) -> Breakers:
+def find_breakers(texts: Sequence[str], tokenizer: Tokenizer) -> Breakers:
     """Return every token that contains a text, or ends with the start of a text."""
     found: dict[int, list[tuple[int, ...]]] = {}
     wanted = [text.encode("utf-8", "surrogateescape")[:_MAX_BYTES] for text in texts if text]

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ggml_py._moved import Former
 from ggml_py.errors import ModelError
 from llama_py.sampler.mt19937 import Mt19937
 
@@ -40,14 +41,14 @@ class Candidates(NamedTuple):
         largest: np.float32 = self.logits[0] if self.sorted else self.logits.max()
         return largest
 
-    def best(self, k: int) -> Candidates:
+    def top_k(self, k: int) -> Candidates:
         """Return the k most likely candidates, sorted; equal logits keep their order."""
         if self.sorted:
             return self.take(slice(k), True)
-        return self.take(largest(self.logits, k), True)
+        return self.take(top_indices(self.logits, k), True)
 
     def sort(self) -> Candidates:
-        return self.best(self.ids.size)
+        return self.top_k(self.ids.size)
 
     def probabilities(self) -> F32:
         """Return softmax(logits) [n], summed sequentially in 32 bits like llama.cpp: with many
@@ -57,7 +58,7 @@ class Candidates(NamedTuple):
         weights /= np.cumsum(weights)[-1]
         return weights
 
-    def changed(self, at: Index, logits: F32) -> Candidates:
+    def replace_logits(self, at: Index, logits: F32) -> Candidates:
         """Return a copy with `logits` at indices `at`, clamped if finite."""
         most = np.finfo(np.float32).max
         made = self.logits.copy()
@@ -74,6 +75,9 @@ class Candidates(NamedTuple):
         which = order[np.minimum(found, ids.size - 1)]
         at = np.flatnonzero(ids[which] == self.ids)
         return at, which[at]
+
+    best = Former("top_k")
+    changed = Former("replace_logits")
 
 
 Filter: TypeAlias = Callable[[Candidates], Candidates]
@@ -103,7 +107,7 @@ class SamplerStage(ABC):
         return other
 
 
-def largest(values: F32, k: int) -> Index:
+def top_indices(values: F32, k: int) -> Index:
     """Return the indices of the k largest values in descending order; equal values in index order.
 
     The k-th largest block maximum is a lower bound of the k-th largest value, so after one pass

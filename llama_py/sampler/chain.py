@@ -14,10 +14,10 @@ from llama_py.params import SamplingParams
 from llama_py.params.choosers import Thinking
 from llama_py.sampler.after_thoughts import AfterThoughts
 from llama_py.sampler.candidates import F32, Candidates, SamplerStage, check
-from llama_py.sampler.constraint import Constraint, Ended
+from llama_py.sampler.constraint import Constraint, ConstraintEnded
 from llama_py.sampler.draw import GreedyDraw
 from llama_py.sampler.penalties import logit_bias
-from llama_py.sampler.stages import Setup, chain_of
+from llama_py.sampler.stages import Setup, build_chain
 from llama_py.tokenizer import Tokenizer
 
 
@@ -57,7 +57,7 @@ class Sampler:
         self._tokenizer = tokenizer
         self._ids = np.arange(n_vocab)
         self._bias = logit_bias(_biases(setup))
-        self._chain, self._draw = chain_of(setup)
+        self._chain, self._draw = build_chain(setup)
         self._drawn: int | None = None
 
     def sample(self, logits: F32) -> int:
@@ -68,9 +68,11 @@ class Sampler:
         with NaN or +inf, and if all tokens are forbidden; Ended, if the constraint forbids them.
         """
         c = self._start(logits)
-        id = self._draw.draw(self._left(c))
+        id = self._draw.draw(self._filter(c))
         if self.constraint is not None and not self.constraint.allows(id):
-            id = self._draw.draw(self._left(_some(self.constraint.apply(c), self.constraint)))
+            id = self._draw.draw(
+                self._filter(_constrain(self.constraint.apply(c), self.constraint))
+            )
         self._drawn = id
         return id
 
@@ -83,8 +85,8 @@ class Sampler:
         """
         c = self._start(logits)
         if constrained and self.constraint is not None:
-            c = _some(self.constraint.apply(c), self.constraint)
-        return self._left(c)
+            c = _constrain(self.constraint.apply(c), self.constraint)
+        return self._filter(c)
 
     def accept(self, id: int) -> None:
         """Note a token of the prompt or of the response."""
@@ -144,7 +146,7 @@ class Sampler:
             check(c.logits.max())
         return c
 
-    def _left(self, c: Candidates) -> Candidates:
+    def _filter(self, c: Candidates) -> Candidates:
         for part in self._chain:
             c = part(c)
         return self._draw(c)
@@ -154,20 +156,22 @@ class Sampler:
         yield self._draw
 
 
-def _some(c: Candidates, constraint: Constraint) -> Candidates:
+def _constrain(c: Candidates, constraint: Constraint) -> Candidates:
     if c.logits.max() > -np.inf:
         return c
-    raise Ended("no token can be sampled: the constraint excludes every token", constraint.complete)
+    raise ConstraintEnded(
+        "no token can be sampled: the constraint excludes every token", constraint.complete
+    )
 
 
 def _constraint(s: Setup) -> Constraint | None:
     """Return the constraint on the response that the parameters specify."""
     if not s.params.constraints:
         return None
-    from llama_py.grammar.chosen import chosen  # slow to import
+    from llama_py.grammar.chosen import create_grammar  # slow to import
     from llama_py.sampler.grammar import ByGrammar
 
-    grammar = chosen(s.params)
+    grammar = create_grammar(s.params)
     return ByGrammar(grammar, s.tokenizer(grammar.kind)) if grammar else None
 
 
@@ -175,19 +179,19 @@ def _biases(s: Setup) -> dict[int, float]:
     """Return the bias of each token's logit; a text's bias applies to all of its tokens."""
     found: dict[int, float] = {}
     for what, bias in s.params.logit_bias.items():
-        for id in _ids_of(what, s):
+        for id in _token_ids(what, s):
             if not 0 <= id < s.n_vocab:
                 raise ModelError(
                     f"logit_bias: token must be in the vocabulary, 0..{s.n_vocab - 1}, got {id}"
                 )
             found[id] = found.get(id, 0.0) + bias
-    never = set(s.given.suppressed) if s.given else set()
+    never = set(s.given.suppress_tokens) if s.given else set()
     if s.params.ignore_eos:
         never |= s.tokenizer("ignore_eos").eog
     return found | {id: -math.inf for id in never if id < s.n_vocab}
 
 
-def _ids_of(what: int | str, s: Setup) -> list[int]:
+def _token_ids(what: int | str, s: Setup) -> list[int]:
     if isinstance(what, str):
         return s.tokenizer(f"logit_bias of {what!r}").tokenize(what, False, False)
     return [what]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from ggml_py._moved import former_names
 from ggml_py.errors import ModelError
 from llama_py.sampler.candidates import Candidates
 
 
-class Ended(ModelError):
+class ConstraintEnded(ModelError):
     """A constraint allows no token, so the response ends. complete: it meets the constraint."""
 
     def __init__(self, message: str, complete: bool) -> None:
@@ -53,3 +54,7 @@ class Constraint(Protocol):
     def copy(self) -> Constraint:
         """Return an independent copy in the same state."""
         ...
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, Ended="ConstraintEnded")

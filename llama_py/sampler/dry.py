@@ -39,7 +39,7 @@ class Dry(Recent):
         loss = np.array([self._penalty(n) for n in lengths.values()], np.float32)
         at, which = c.places(ids)
         with np.errstate(over="ignore"):
-            return c.changed(at, c.logits[at] - loss[which])
+            return c.replace_logits(at, c.logits[at] - loss[which])
 
     def _penalty(self, n: int) -> float:
         """Return the penalty of a repetition of n tokens, limited to finite values."""

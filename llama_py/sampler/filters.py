@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from llama_py.sampler.candidates import Candidates, Filter, SamplerStage, f32, largest
+from llama_py.sampler.candidates import Candidates, Filter, SamplerStage, f32, top_indices
 from llama_py.sampler.mt19937 import Mt19937
 
 _TOP_P_TRIES = (1024, 32768)  # numbers of candidates to sort before sorting all
@@ -20,7 +20,7 @@ def top_k(k: int) -> Filter | None:
     """Keep the k most likely candidates, sorted."""
     if k <= 0:
         return None
-    return lambda c: c.best(k)
+    return lambda c: c.top_k(k)
 
 
 def top_p(p: float, min_keep: int = 0) -> Filter | None:
@@ -31,7 +31,7 @@ def top_p(p: float, min_keep: int = 0) -> Filter | None:
     def keep(c: Candidates) -> Candidates:
         probabilities = c.probabilities()
         for k in (*_TOP_P_TRIES, c.ids.size):
-            order = np.arange(c.ids.size) if c.sorted else largest(c.logits, k)
+            order = np.arange(c.ids.size) if c.sorted else top_indices(c.logits, k)
             total = np.cumsum(probabilities[order])
             n = max(int(np.searchsorted(total, np.float32(p))) + 1, min_keep)
             if n <= order.size:
@@ -52,7 +52,7 @@ def min_p(p: float, min_keep: int = 0) -> Filter | None:
         n = int(np.count_nonzero(enough))
         if n >= max(min_keep, 1):
             return c.take(slice(n), True) if c.sorted else c.take(enough)
-        return c.best(max(min_keep, 1))
+        return c.top_k(max(min_keep, 1))
 
     return keep
 
@@ -137,7 +137,7 @@ def temperature(t: float, spread: float = 0.0, exponent: float = 1.0) -> Filter 
     (all equal), by (entropy / largest entropy) to the power of `exponent`.
     """
     if spread <= 0:
-        return None if t == 1 else lambda c: _divided(c, t)
+        return None if t == 1 else lambda c: _divide(c, t)
 
     def adapt(c: Candidates) -> Candidates:
         if c.ids.size < 2:
@@ -148,12 +148,12 @@ def temperature(t: float, spread: float = 0.0, exponent: float = 1.0) -> Filter 
         entropy = -np.cumsum(probabilities * np.log(probabilities))[-1]
         share = max(float(entropy) / math.log(c.ids.size), 0.0)
         low, high = max(t - spread, 0.0), t + spread
-        return _divided(c, low + (high - low) * share**exponent)
+        return _divide(c, low + (high - low) * share**exponent)
 
     return adapt
 
 
-def _divided(c: Candidates, t: float) -> Candidates:
+def _divide(c: Candidates, t: float) -> Candidates:
     if t <= 0:
         logits = np.full_like(c.logits, -np.inf)
         likeliest = int(np.argmax(c.logits))

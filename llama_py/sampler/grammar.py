@@ -47,7 +47,7 @@ class ByGrammar:
     def accept(self, id: int) -> None:
         self._now.consume_token(id)
 
-    def start_with(self, ids: Sequence[int]) -> None:
+    def begin_response(self, ids: Sequence[int]) -> None:
         """Make responses continue `ids`, if the grammar allows these tokens."""
         if self.n_allowed(ids) == len(ids):
             self._first.consume_tokens(list(ids))

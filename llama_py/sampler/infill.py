@@ -26,7 +26,7 @@ def infill(tokenizer: Tokenizer) -> Filter:
         end, text = (np.cumsum(np.append(np.float32(0), p[which]))[-1] for which in (ends, ~ends))
         if 3 * end * np.float32(c.ids.size) > text:
             return c.take(ends, True)
-        logits, p = _merged(c, p, tokenizer)
+        logits, p = _merge(c, p, tokenizer)
         c = c._replace(logits=logits)
         left = (p >= _LEAST) | ends
         n_text = int(np.count_nonzero(left & ~ends))
@@ -39,7 +39,7 @@ def infill(tokenizer: Tokenizer) -> Filter:
     return keep
 
 
-def _merged(c: Candidates, p: F32, tokenizer: Tokenizer) -> tuple[F32, F32]:
+def _merge(c: Candidates, p: F32, tokenizer: Tokenizer) -> tuple[F32, F32]:
     """Merge each token with tokens that it is a prefix of: the likelier gets the sum."""
     logits, p = c.logits.copy(), p.copy()
     pieces = [tokenizer.token_to_piece(int(id)) for id in c.ids]

@@ -43,7 +43,7 @@ class Mirostat(_Mirostat):
 
     def __call__(self, c: Candidates) -> Candidates:
         c = c.sort()
-        return c.best(self._k(c))
+        return c.top_k(self._k(c))
 
     def _k(self, c: Candidates) -> int:
         """Return the number of candidates as llama_sampler_mirostat_apply computes it in 32 bits: 1
@@ -68,7 +68,7 @@ class MirostatV2(_Mirostat):
         c = c.sort()
         with np.errstate(divide="ignore"):
             n = int(np.count_nonzero(-np.log2(c.probabilities()) <= self.mu))
-        return c.best(max(n, 1))
+        return c.top_k(max(n, 1))
 
 
 def _sum(values: F32) -> np.float32:

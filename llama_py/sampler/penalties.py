@@ -31,7 +31,7 @@ class Penalties(Recent):
         with np.errstate(over="ignore", invalid="ignore"):  # the sampler checks the result
             scaled = np.where(old <= 0, old * self.repeat, old / self.repeat)
             less = count[which] * self.frequency + self.presence
-            return c.changed(at, scaled - less)
+            return c.replace_logits(at, scaled - less)
 
 
 def penalties(last_n: int, repeat: float, frequency: float, presence: float) -> Penalties | None:

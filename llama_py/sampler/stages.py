@@ -10,7 +10,7 @@ from ggml_py.errors import ModelError
 from llama_py.params import SamplingParams
 from llama_py.sampler import filters
 from llama_py.sampler.adaptive import AdaptiveP
-from llama_py.sampler.breakers import breakers_of
+from llama_py.sampler.breakers import find_breakers
 from llama_py.sampler.candidates import Filter
 from llama_py.sampler.draw import Dist, Draw, GreedyDraw
 from llama_py.sampler.dry import dry
@@ -57,7 +57,7 @@ def _dry(s: Setup) -> Filter | None:
     if p.dry_multiplier == 0 or p.dry_penalty_last_n == 0:
         return None  # finding breakers takes a pass over the whole vocabulary
     texts = p.dry_sequence_breakers
-    found = breakers_of(texts, s.tokenizer("dry_sequence_breakers")) if any(texts) else {}
+    found = find_breakers(texts, s.tokenizer("dry_sequence_breakers")) if any(texts) else {}
     return dry(p.dry_multiplier, p.dry_base, p.dry_allowed_length, p.dry_penalty_last_n, found)
 
 
@@ -82,7 +82,7 @@ STAGES: Mapping[str, Callable[[Setup], Filter | None]] = {
 }
 
 
-def chain_of(s: Setup) -> tuple[list[Filter], Draw]:
+def build_chain(s: Setup) -> tuple[list[Filter], Draw]:
     """Return the active filters in order, and the stage that draws."""
     p = s.params
     if p.mirostat:

@@ -38,19 +38,19 @@ class Scan:
         words, start = triggers.words, triggers.start if triggers.ends else ""
         self.patterns = [re.compile(pattern.encode()) for pattern in triggers.patterns]
         self.words = tuple(word.encode() for word in words)
-        self.outside = _any_of((*words, *([start] if start else ())))
-        self.inside = _any_of(triggers.ends)
+        self.outside = _alternatives((*words, *([start] if start else ())))
+        self.inside = _alternatives(triggers.ends)
         self.start = start.encode()
         self.longest = max(map(len, (*self.words, self.start, *map(str.encode, triggers.ends))))
         self.text, self.at, self.thinks = b"", 0, False
         self.n_prompt = len(triggers.prompt.encode())
         self.found: int | None = None
-        self.more(triggers.prompt.encode())
+        self.add_text(triggers.prompt.encode())
 
     def copy(self) -> Scan:
         return copy.copy(self)
 
-    def more(self, text: bytes) -> bool:
+    def add_text(self, text: bytes) -> bool:
         """Add text and return True if a trigger was found; `found` is its position."""
         before = len(self.text)
         self.text += text
@@ -82,7 +82,7 @@ class Scan:
         return True
 
 
-def _any_of(tags: Sequence[str]) -> re.Pattern[bytes] | None:
+def _alternatives(tags: Sequence[str]) -> re.Pattern[bytes] | None:
     longest_first = sorted(tags, key=len, reverse=True)
     return re.compile(b"|".join(re.escape(t.encode()) for t in longest_first)) if tags else None
 
@@ -120,7 +120,7 @@ class TriggeredConstraint:
         if not 0 <= id < len(self.pieces):
             return False
         scan = self.scan.copy()
-        if id in self.eog or not scan.more(self.pieces[id]):
+        if id in self.eog or not scan.add_text(self.pieces[id]):
             return True
         ids = self._split(scan.text[scan.found :])
         return self.inner.n_allowed(ids) == len(ids)
@@ -148,7 +148,7 @@ class TriggeredConstraint:
     def accept(self, id: int) -> None:
         if self.holds:
             self.inner.accept(id)
-        elif id not in self.eog and self.scan.more(self.pieces[id]):
+        elif id not in self.eog and self.scan.add_text(self.pieces[id]):
             self._begin(self.scan)
 
     def _begin(self, scan: Scan) -> None:

@@ -14,9 +14,9 @@ from llama_py.batch.prompts import Mixed, n_cells
 from llama_py.loading.model import LoadedModel
 from llama_py.params import GenerateParams, SamplingParams
 from llama_py.sampler import Sampler
-from llama_py.sampler.constraint import Ended
+from llama_py.sampler.constraint import ConstraintEnded
 from llama_py.serving.request import Event, Reason, Request, Score, Timings
-from llama_py.text.generate import Choice, logprobs_of, said
+from llama_py.text.generate import Choice, said, token_logprobs
 from llama_py.text.text_stream import TextStream
 
 Top = tuple[tuple[int, float], ...]
@@ -77,7 +77,7 @@ class Answer:
         [n_vocab, n] from there on."""
         n, ids = self.request.prompt_logprobs, self.request.prompt[first + 1 :]
         pairs = zip(ids, rows, strict=False)
-        return tuple(Score(id, *logprobs_of(row, id, n)) for id, row in pairs)
+        return tuple(Score(id, *token_logprobs(row, id, n)) for id, row in pairs)
 
     def spend(self, seconds: float) -> None:
         """Add the duration of a step that computed tokens of the response."""
@@ -98,9 +98,9 @@ class Answer:
         return self._n_max - self.n_gen
 
     @property
-    def allowed(self) -> Callable[[Sequence[int]], int] | None:
+    def count_allowed(self) -> Callable[[Sequence[int]], int] | None:
         """Function that returns how many tokens of a draft the sampler allows."""
-        return self._choice.allowed
+        return self._choice.count_allowed
 
     def choose(self, logits: F32) -> int:
         """Choose the next token. Ended if a constraint has ended, ModelError for NaN."""
@@ -129,7 +129,7 @@ class Answer:
         self.ended = reason
         return replace(self._event(self._lines.push(self._text.flush())[0]), error=error)
 
-    def end_of(self, e: Ended) -> Event:
+    def end_of(self, e: ConstraintEnded) -> Event:
         """End the response because a constraint has ended."""
         return self.end("stop" if e.complete else "grammar")
 
@@ -158,7 +158,7 @@ class Answer:
 
     def _probabilities(self, logits: F32, id: int) -> tuple[float | None, Top]:
         if self._before is None:
-            return logprobs_of(logits, id, self.params.logprobs)
+            return token_logprobs(logits, id, self.params.logprobs)
         left = self._before.candidates(logits, constrained=True)
         order = np.argsort(-left.logits, kind="stable")
         with np.errstate(divide="ignore"):

@@ -35,7 +35,7 @@ from llama_py.serving.answer import Answer
 from llama_py.serving.job import Handle, Job, Told
 from llama_py.serving.metrics import Now
 from llama_py.serving.reading import Reading
-from llama_py.serving.request import Busy, Closed, Event, Request
+from llama_py.serving.request import Busy, EngineClosed, Event, Request
 from llama_py.serving.scheduler import Scheduler
 from llama_py.serving.slots import SlotInfo
 from llama_py.serving.tasks import Steps, Task, at_once
@@ -266,7 +266,7 @@ class Engine(Resource):
 
     def _check_open(self) -> None:
         if self._closing:
-            raise Closed("the engine is closed and accepts no requests")
+            raise EngineClosed("the engine is closed and accepts no requests")
 
     def _check_answers(self) -> None:
         """Raise ContextError if the model cannot generate text."""
@@ -347,7 +347,7 @@ class Engine(Resource):
     def _run(self) -> None:
         scheduler = self._scheduler
         try:
-            while self._goes_on():
+            while self._wait():
                 while self._came:
                     scheduler.waiting.append(self._came.popleft())
                 scheduler.step()
@@ -357,7 +357,7 @@ class Engine(Resource):
             self.error = e
         self._end(self.error)
 
-    def _goes_on(self) -> bool:
+    def _wait(self) -> bool:
         """Wait for something to do. False: it is time to stop."""
         with self._changed:
             while True:
@@ -379,7 +379,7 @@ class Engine(Resource):
             self._tasks.append(task)
 
     def _end(self, why: BaseException | None) -> None:
-        error = Closed("the engine was closed before the response was complete")
+        error = EngineClosed("the engine was closed before the response was complete")
         error.__cause__ = why
         with self._changed:
             self._closing = True

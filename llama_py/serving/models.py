@@ -26,7 +26,7 @@ from typing import Generic
 
 from ggml_py._moved import Former
 from ggml_py.errors import AllocError, ModelError
-from llama_py.serving.request import Busy, Closed
+from llama_py.serving.request import Busy, EngineClosed
 from llama_py.serving.source import Entry, Lease, ModelInfo, Source, T
 from llama_py.support.resource import Resource
 
@@ -37,7 +37,7 @@ LOST = 60.0  # seconds after which the pool gives up a lease
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked(Generic[T]):
+class _Request(Generic[T]):
     entry: Entry[T]
     future: Future[Lease[T]]
     since: float
@@ -58,7 +58,7 @@ class Models(Resource, Generic[T]):
         self.budget, self.most, self.patience = budget, most, patience
         self._entries = {name: Entry(name, source) for name, source in sources.items()}
         self._all = [*self._entries.values()]  # including removed models that are still loaded
-        self._asked: list[_Asked[T]] = []
+        self._asked: list[_Request[T]] = []
         self._news: list[tuple[Future[Lease[T]], Lease[T] | None, Exception | None]] = []
         self._changed = threading.Condition()
         self._clock, self._closed = 0, False
@@ -85,7 +85,7 @@ class Models(Resource, Generic[T]):
 
     def remove(self, name: str) -> None:
         """Remove a model from the pool; current users may finish."""
-        with self._locked():
+        with self._lock_pool():
             entry = self._entry(name)
             entry.leaving = True
             del self._entries[name]
@@ -100,16 +100,16 @@ class Models(Resource, Generic[T]):
         Raises ModelError if the name is unknown, AllocError if the model is larger than the budget,
         and Closed. The future raises Closed, and the errors of loading.
         """
-        with self._locked():
+        with self._lock_pool():
             entry = self._entry(name)
             if self._closed:
-                raise Closed("the model pool is closed")
+                raise EngineClosed("the model pool is closed")
             if self.budget is not None and entry.source.size > self.budget:
                 raise AllocError(
                     f"model {name} needs {entry.source.size} bytes, more than the budget of "
                     f"{self.budget} bytes for all models; use a larger budget"
                 )
-            asked = _Asked(entry, Future[Lease[T]](), monotonic())
+            asked = _Request(entry, Future[Lease[T]](), monotonic())
             self._asked.append(asked)
             self._settle()
         return asked.future
@@ -117,7 +117,7 @@ class Models(Resource, Generic[T]):
     def forget(self, future: Future[Lease[T]]) -> None:
         """Cancel a future of `acquire`, or release its lease."""
         if future.cancel():
-            with self._locked():
+            with self._lock_pool():
                 self._settle()
         else:
             future.add_done_callback(_give_back)
@@ -154,7 +154,7 @@ class Models(Resource, Generic[T]):
             if entry.state != "loaded" or entry.served is None:
                 return None
             entry.n_uses += 1
-            return Lease(entry.served, lambda: self._returned(entry, entry.since))
+            return Lease(entry.served, lambda: self._release(entry, entry.since))
 
     def unload(self, name: str) -> bool:
         """Unload a model now. False if it was not loaded; Busy if it is in use."""
@@ -171,7 +171,7 @@ class Models(Resource, Generic[T]):
     def unload_when_idle(self, name: str) -> bool:
         """Unload a model when it is idle, and end its sleep state; later requests load it
         again. False if it was not loaded."""
-        with self._locked():
+        with self._lock_pool():
             entry = self._entry(name)
             was_asleep, entry.asleep = entry.asleep, False
             if entry.state == "unloaded":
@@ -183,7 +183,7 @@ class Models(Resource, Generic[T]):
     def tick(self, idle: float = 0.0) -> None:
         """Unload models that were idle for `idle` seconds (0: never), and check patience. Call it
         regularly."""
-        with self._locked():
+        with self._lock_pool():
             for e in self._all:
                 if e.is_idle and 0 < idle <= monotonic() - e.since:
                     e.leaving = e.asleep = True
@@ -192,16 +192,16 @@ class Models(Resource, Generic[T]):
     def close(self, timeout: float = LOST) -> None:
         """Unload all models once they are idle; waiting requests get Closed. Models still in use
         after `timeout` seconds are unloaded as well: their leases were lost."""
-        with self._locked():
+        with self._lock_pool():
             self._closed = True
             for one in self._asked[:]:
-                self._fail(one, Closed("the model pool is closed"))
+                self._fail(one, EngineClosed("the model pool is closed"))
             for entry in self._all:
                 entry.leaving = True
             self._settle()
         with self._changed:
-            self._changed.wait_for(lambda: not self._there(), timeout)
-            lost = [e for e in self._there() if e.state == "loaded"]
+            self._changed.wait_for(lambda: not self._resident(), timeout)
+            lost = [e for e in self._resident() if e.state == "loaded"]
             for entry in lost:
                 entry.state = "unloading"
         for entry in lost:
@@ -210,11 +210,11 @@ class Models(Resource, Generic[T]):
             )
             self._unload(entry)
         with self._changed:
-            while self._there():  # a model may be loading
+            while self._resident():  # a model may be loading
                 self._changed.wait()
 
     @contextmanager
-    def _locked(self) -> Generator[None, None, None]:
+    def _lock_pool(self) -> Generator[None, None, None]:
         """Lock the pool; send decisions afterwards, since listeners may call the pool."""
         with self._changed:
             try:
@@ -251,29 +251,29 @@ class Models(Resource, Generic[T]):
             if e.leaving and e.is_idle:
                 self._send_away(e)
         larger = self._too_many(0, 0)[1]  # models larger than their source's size
-        for e in larger[:-1] if len(larger) == len(self._there()) else larger:
+        for e in larger[:-1] if len(larger) == len(self._resident()) else larger:
             self._send_away(e)
         here = self._entries
         self._all = [e for e in self._all if e.state != "unloaded" or here.get(e.name) is e]
         self._changed.notify_all()
 
-    def _serve(self, one: _Asked[T]) -> None:
+    def _serve(self, one: _Request[T]) -> None:
         self._asked.remove(one)
         e = one.entry
         assert e.served is not None
         if one.future.set_running_or_notify_cancel():
             self._clock += 1
             e.used, e.n_uses = self._clock, e.n_uses + 1
-            lease = Lease(e.served, lambda: self._returned(e))
+            lease = Lease(e.served, lambda: self._release(e))
             self._news.append((one.future, lease, None))
 
-    def _fail(self, one: _Asked[T], error: Exception) -> None:
+    def _fail(self, one: _Request[T], error: Exception) -> None:
         self._asked.remove(one)
         if one.future.set_running_or_notify_cancel():
             self._news.append((one.future, None, error))
 
-    def _returned(self, entry: Entry[T], since: float | None = None) -> None:
-        with self._locked():
+    def _release(self, entry: Entry[T], since: float | None = None) -> None:
+        with self._lock_pool():
             self._clock += since is None
             entry.n_uses -= 1
             if since is None:
@@ -281,11 +281,11 @@ class Models(Resource, Generic[T]):
             entry.since = monotonic() if since is None else since
             self._settle()
 
-    def _has_begun(self, one: _Asked[T]) -> bool:
+    def _has_begun(self, one: _Request[T]) -> bool:
         """Start to load the model if it fits; else unload idle models if that is enough."""
         size = one.entry.size
         left, leaving = self._too_many(size, 1)
-        there = self._there()
+        there = self._resident()
         if left and len(leaving) < len([e for e in there if e.state != "unloading"]):
             if monotonic() - one.since >= self.patience:
                 self._take_no_more(one)
@@ -300,7 +300,7 @@ class Models(Resource, Generic[T]):
         ).start()
         return True
 
-    def _there(self) -> list[Entry[T]]:
+    def _resident(self) -> list[Entry[T]]:
         return [e for e in self._all if e.state != "unloaded"]
 
     def _fits(self, there: list[Entry[T]], size: int) -> bool:
@@ -312,7 +312,7 @@ class Models(Resource, Generic[T]):
     def _too_many(self, size: int, n: int) -> tuple[bool, list[Entry[T]]]:
         """Return True if n more models of `size` bytes do not fit even after unloading idle models,
         and these idle models, the least recently used first."""
-        there = [e for e in self._there() if e.state != "unloading"]
+        there = [e for e in self._resident() if e.state != "unloading"]
         excess = sum(e.size for e in there) + size - (self.budget or 0) if self.budget else 0
         surplus = len(there) + n - self.most if self.most else 0
         leaving: list[Entry[T]] = []
@@ -323,9 +323,9 @@ class Models(Resource, Generic[T]):
             excess, surplus = excess - e.size, surplus - 1
         return excess > 0 or surplus > 0, leaving
 
-    def _take_no_more(self, one: _Asked[T]) -> None:
+    def _take_no_more(self, one: _Request[T]) -> None:
         """Mark models in use for unloading, the least recently used first, until `one` fits."""
-        there = [e for e in self._there() if e.state != "unloading" and not e.is_idle]
+        there = [e for e in self._resident() if e.state != "unloading" and not e.is_idle]
         there.sort(key=lambda e: e.used)
         while there and not self._fits([e for e in there if not e.leaving], one.entry.size):
             e = there.pop(0)
@@ -346,10 +346,10 @@ class Models(Resource, Generic[T]):
         served: T | None = None
         error: Exception | None = None
         while served is None and error is None:
-            served, error = _loaded(entry.source)
+            served, error = _load_model(entry.source)
             if isinstance(error, AllocError | MemoryError) and self._made_room():
                 error = None  # the machine had less memory than the budget
-        with self._locked():
+        with self._lock_pool():
             entry.served, entry.state = served, "unloaded" if served is None else "loaded"
             entry.error, entry.since = error, monotonic()
             if served is not None:
@@ -364,7 +364,7 @@ class Models(Resource, Generic[T]):
     def _made_room(self) -> bool:
         """Unload the least recently used idle model; False if all are in use."""
         with self._changed:
-            idle = sorted((e for e in self._there() if e.is_idle), key=lambda e: e.used)
+            idle = sorted((e for e in self._resident() if e.is_idle), key=lambda e: e.used)
             if not idle:
                 return False
             idle[0].state = "unloading"
@@ -380,7 +380,7 @@ class Models(Resource, Generic[T]):
         except Exception:
             log.exception("model %s: unloading failed", entry.name)
         finally:
-            with self._locked():
+            with self._lock_pool():
                 entry.state, entry.leaving = "unloaded", False
                 self._settle()
 
@@ -388,7 +388,7 @@ class Models(Resource, Generic[T]):
     leave = Former("unload_when_idle")
 
 
-def _loaded(source: Source[T]) -> tuple[T | None, Exception | None]:
+def _load_model(source: Source[T]) -> tuple[T | None, Exception | None]:
     try:
         return source.load(), None
     except Exception as e:

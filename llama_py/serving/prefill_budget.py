@@ -72,9 +72,9 @@ class PrefillBudget:
         if self._share:
             self._charge(by or {}, n_prompt, seconds, self._answers if n_answers else 0.0)
         if n_prompt >= LEAST:
-            self._token = _least(self._token, seconds / (n_prompt + n_answers))
+            self._token = _minimum(self._token, seconds / (n_prompt + n_answers))
         elif not n_prompt:
-            self._answers = _least(self._answers, seconds)
+            self._answers = _minimum(self._answers, seconds)
 
     def _charge(self, by: Mapping[str, int], n_prompt: int, seconds: float, answers: float) -> None:
         for client, n in by.items():
@@ -84,7 +84,7 @@ class PrefillBudget:
         self._debts = {who: left for who, debt in self._debts.items() if (left := debt - paid) > 0}
 
 
-def _least(mean: float, newest: float) -> float:
+def _minimum(mean: float, newest: float) -> float:
     return mean + WEIGHT * (newest - mean) if 0 < mean < newest else newest
 
 

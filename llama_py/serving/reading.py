@@ -16,7 +16,7 @@ from llama_py.params import ContextParams
 from llama_py.serving.metrics import Metrics
 from llama_py.serving.tasks import Steps
 from llama_py.support.resource import Resource
-from llama_py.text.embed import N_SEQ, normalized, rows
+from llama_py.text.embed import N_SEQ, normalize_rows, rows
 
 Texts = Sequence[Sequence[int]]
 _HOW = ("n_threads", "n_threads_batch", "flash_attn", "type_k", "type_v", "offload_kqv", "forms")
@@ -56,8 +56,8 @@ class Reading(Resource):
         if pooling == "rank":
             return made
         if pooling == "none":
-            return [normalized(one, -1) for one in made]
-        return [*normalized(np.stack(made), normalize)]
+            return [normalize_rows(one, -1) for one in made]
+        return [*normalize_rows(np.stack(made), normalize)]
 
     def _count(self, texts: Texts, seconds: float) -> None:
         m = self._metrics

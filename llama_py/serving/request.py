@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ggml_py._moved import former_names
 from ggml_py.errors import GGMLError
 from llama_py.adapters.lora import Adapter
 from llama_py.params import AnswerParams
@@ -23,7 +24,7 @@ class Busy(GGMLError):
     """Too many requests wait: ask again later."""
 
 
-class Closed(GGMLError):
+class EngineClosed(GGMLError):
     """Error of a request to a closed engine."""
 
 
@@ -146,3 +147,7 @@ class Event:
     error: Exception | None = None
     data: bytes = b""
     scores: tuple[Score, ...] = ()
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, Closed="EngineClosed")

@@ -19,7 +19,7 @@ from llama_py.context import Context
 from llama_py.decoding.keep import KeepRule, keep_rule
 from llama_py.decoding.prefix_cache.tree import common
 from llama_py.decoding.sequences import Sequences
-from llama_py.sampler.constraint import Ended
+from llama_py.sampler.constraint import ConstraintEnded
 from llama_py.serving.answer import Answer
 from llama_py.serving.cells import make_cells, put_idle_away
 from llama_py.serving.image_prefill import ImagePrefill
@@ -27,7 +27,7 @@ from llama_py.serving.job import Job
 from llama_py.serving.metrics import Metrics
 from llama_py.serving.prefill_budget import PrefillBudget
 from llama_py.serving.request import Event, Reason
-from llama_py.serving.slots import Slot, SlotInfo, State, chosen
+from llama_py.serving.slots import Slot, SlotInfo, State, choose_slot
 from llama_py.serving.step_batches import Busy, StepBatches, n_clients
 
 log = logging.getLogger("llama_py")
@@ -146,7 +146,7 @@ class Scheduler:
                 return
             if n_slots[job.request.client] >= self._client_slots:
                 continue
-            slot = self._slot_for(job, free)
+            slot = self._find_slot(job, free)
             if slot is not None:
                 n_slots[job.request.client] += 1
                 self._note_begin(job.request.client)
@@ -168,7 +168,7 @@ class Scheduler:
             known = {job.request.client for job in self.waiting}
             self._begun = {name: n for name, n in self._begun.items() if name in known}
 
-    def _slot_for(self, job: Job, free: Sequence[Slot]) -> Slot | None:
+    def _find_slot(self, job: Job, free: Sequence[Slot]) -> Slot | None:
         """Return the slot for a job; None if its slot is busy, or another slot is computing the
         prompt's beginning."""
         wanted = job.request.id_slot
@@ -176,7 +176,7 @@ class Scheduler:
             return next((slot for slot in free if slot.id == wanted), None)
         if self._is_coming(job):
             return None
-        return chosen(free, [self.cache.tokens(slot.id) for slot in free], job.ids)
+        return choose_slot(free, [self.cache.tokens(slot.id) for slot in free], job.ids)
 
     def _is_coming(self, job: Job) -> bool:
         if not job.request.cache_prompt or job.has_unscored:
@@ -332,7 +332,7 @@ class Scheduler:
         except ContextError as e:
             self._has_no_room(e)
         except Exception as e:
-            self._failed(busy, e)
+            self._handle_failure(busy, e)
         else:
             end = clock()
             by = Counter[str]()
@@ -357,7 +357,9 @@ class Scheduler:
             self._end(slot, "error", e)
             return
         most, left = job.request.n_drafts, answer.n_left
-        self.sequences.limit(slot.id, left if most is None else min(left, most + 1), answer.allowed)
+        self.sequences.limit(
+            slot.id, left if most is None else min(left, most + 1), answer.count_allowed
+        )
 
     def _restart_shorter(self, shifted: Slot) -> None:
         """Restart jobs that shared cells with a sequence that was shifted, and lost them."""
@@ -384,10 +386,10 @@ class Scheduler:
                 answer.count("n_accepted", int(n > 0))
                 event = answer.token(id, row)
                 self._count(answer, n > 0)
-                self._go_on(slot, job, event)
+                self._send_event(slot, job, event)
                 n += 1
-        except Ended as e:
-            self._go_on(slot, job, answer.end_of(e))
+        except ConstraintEnded as e:
+            self._send_event(slot, job, answer.end_of(e))
         except Exception as e:
             self._end(slot, "error", e, spoiled=True)
 
@@ -397,7 +399,7 @@ class Scheduler:
         m.n_gen, m.n_accepted = m.n_gen + 1, m.n_accepted + was_drafted
         m.n_longest = max(m.n_longest, t.n_prompt + t.n_gen)
 
-    def _go_on(self, slot: Slot, job: Job, event: Event) -> None:
+    def _send_event(self, slot: Slot, job: Job, event: Event) -> None:
         """Send an event; the last event frees the slot."""
         if event.finish_reason is not None:
             self._release(slot, job)
@@ -438,7 +440,7 @@ class Scheduler:
         else:
             self._end(slot, "length")
 
-    def _failed(self, busy: list[Busy], e: Exception) -> None:
+    def _handle_failure(self, busy: list[Busy], e: Exception) -> None:
         """End a job whose step failed; retry several jobs separately to find the cause."""
         if len(busy) == 1:
             self._end(busy[0][0], "error", e, spoiled=True)

@@ -49,7 +49,7 @@ class SlotInfo:
     n_held: int = 0
 
 
-def chosen(free: Sequence[Slot], held: Sequence[Sequence[int]], ids: Sequence[int]) -> Slot:
+def choose_slot(free: Sequence[Slot], held: Sequence[Sequence[int]], ids: Sequence[int]) -> Slot:
     """Choose a free slot (at least one exists) for a prompt.
 
     First choice: the slot with the longest common prefix, if at most N_LOST tokens after it are

@@ -13,7 +13,7 @@ PART = re.compile(r"-\d{5}(-of-\d{5}\.gguf)$")
 State = Literal["unloaded", "loading", "loaded", "unloading"]
 
 
-class Served(Protocol):
+class ServedModel(Protocol):
     """Interface of a loaded model: an `Engine`, or an object that has one."""
 
     @property
@@ -29,7 +29,7 @@ class Served(Protocol):
     def close(self) -> None: ...
 
 
-T = TypeVar("T", bound=Served)
+T = TypeVar("T", bound=ServedModel)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Lease(Generic[T]):
             self._ended()
 
 
-def size_of(path: str | Path) -> int:
+def model_size(path: str | Path) -> int:
     """Return the approximate bytes of a model: the size of its file, or of all shards."""
     path = Path(path)
     split = PART.search(path.name)

@@ -32,11 +32,11 @@ class StepBatches:
 
         shortest  process the shortest prompt first, else the oldest"""
         if self.unequal or len(busy) == 1:
-            yield from self._all(busy, shortest)
+            yield from self._joint(busy, shortest)
         else:
-            yield from self._apart(busy, shortest)
+            yield from self._separate(busy, shortest)
 
-    def _all(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
+    def _joint(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
         n_answers, budget = self._budget(busy)
         if budget >= self.pace.n_ubatch:  # whole ubatches, with responses and prompts
             budget = max(budget - n_answers, 1)
@@ -45,7 +45,7 @@ class StepBatches:
         if group:  # empty if all jobs wait for images
             yield group, pieces
 
-    def _apart(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
+    def _separate(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
         """Yield prompts separately, except their last tokens, which join the responses' batch: its
         graph is then the same with and without prompts."""
         pieces = self._pieces(busy, 1, self._budget(busy)[1], shortest, True)

@@ -19,7 +19,7 @@ from llama_py.context import Context
 from llama_py.decoding.prefix_cache.tree import common
 from llama_py.loading.model import LoadedModel
 from llama_py.params import AnswerParams, SamplingParams
-from llama_py.text.generate import Pieces, schema_of
+from llama_py.text.generate import Pieces, unenforced_schema
 
 if TYPE_CHECKING:
     from llama_py.chat.answer import ChatAnswer, ToolCall
@@ -103,18 +103,18 @@ class ChatPrompt:
                 ModelError: The template rejects the messages.
         """
         self.model, self.messages, self.options = model, messages, options or ChatOptions()
-        self.tools = self._described(tools)
-        self._tokenizer, template = model.tokenizer, template_of(model)
+        self.tools = self._describe_tools(tools)
+        self._tokenizer, template = model.tokenizer, get_template(model)
         self._tags, self._end = template.thinking, turn_end(template, model.tokenizer)
         self.format = self._format(template)
         self.text = self.format.prompt
 
-    def _described(self, tools: Sequence[Tool] | None) -> list[Mapping[str, Any]] | None:
+    def _describe_tools(self, tools: Sequence[Tool] | None) -> list[Mapping[str, Any]] | None:
         if not tools:
             return None if tools is None else []
-        from llama_py.chat.functions import tools_of  # slow to import
+        from llama_py.chat.functions import convert_tools  # slow to import
 
-        return tools_of(tools)
+        return convert_tools(tools)
 
     def _format(self, template: ChatTemplate) -> PlainFormat | ChatFormat:
         o, messages = self.options, without_images(self.messages)
@@ -125,9 +125,9 @@ class ChatPrompt:
                 bool(o.variables.get("enable_thinking", True)),
                 o.reasoning_format != "none",
             )
-        from llama_py.chat.tools import format_of
+        from llama_py.chat.tools import build_format
 
-        return format_of(
+        return build_format(
             template,
             messages,
             tools=self.tools or None,
@@ -142,7 +142,7 @@ class ChatPrompt:
 
     def ids(self, media_path: str | Path | None = None, n_most: int | None = None) -> list[int]:
         """Return the tokens of the prompt; see `tokens_of`."""
-        return tokens_of(self.model, self.text, self.messages, media_path, n_most)
+        return tokenize_prompt(self.model, self.text, self.messages, media_path, n_most)
 
     def params(self, p: AnswerParams) -> AnswerParams:
         """Return the options of one response, completed by the template and the format."""
@@ -151,8 +151,8 @@ class ChatPrompt:
         shown = () if tags is None else control_tokens(tags, self._tokenizer)
         return replace(
             p,
-            stop=p.stop if isinstance(p.stop, str) else _once(p.stop, f.stops, end),
-            preserved_tokens=_once(p.preserved_tokens, f.shown(self._tokenizer), shown),
+            stop=p.stop if isinstance(p.stop, str) else _unique(p.stop, f.stops, end),
+            preserved_tokens=_unique(p.preserved_tokens, f.shown(self._tokenizer), shown),
             thinking=f.thinking if p.constraints or p.sampler is not None else p.thinking,
             logits_processors=(*p.logits_processors, *self._budget()),
         )
@@ -203,7 +203,7 @@ class ChatPrompt:
 
         The last piece has the error of content that does not meet its schema.
         """
-        response = self.format.response or schema_of(p.sampler)
+        response = self.format.response or unenforced_schema(p.sampler)
         with closing(pieces):
             for piece in pieces:
                 deltas, error = reader.feed(piece.text), ""
@@ -228,7 +228,7 @@ class ChatPrompt:
         if ctx.memory.supports_rollback or not self.messages:
             return []
         messages = without_images(self.messages)
-        template, (*before, last) = template_of(self.model), messages
+        template, (*before, last) = get_template(self.model), messages
         said = str(last.get("content", ""))
         images, said = _behind_images(said) if has_images(self.messages[-1:]) else ("", said)
         other = {**last, "content": f"{images}{'>' if said.startswith('<') else '<'}{said}"}
@@ -242,7 +242,7 @@ class ChatPrompt:
             )
         except ModelError:  # the template refuses the messages
             return []
-        return [_token_at(self.model, ids, text[common(text, t) :]) for t in later]
+        return [_find_token(self.model, ids, text[common(text, t) :]) for t in later]
 
 
 def _problem(response: Arguments | None, answer: ChatAnswer) -> str:
@@ -253,12 +253,12 @@ def _problem(response: Arguments | None, answer: ChatAnswer) -> str:
     return response.problem(answer.content)
 
 
-def _once(*parts: Sequence[Any]) -> tuple[Any, ...]:
+def _unique(*parts: Sequence[Any]) -> tuple[Any, ...]:
     """Return the items of several sequences, each once."""
     return tuple(dict.fromkeys(item for part in parts for item in part))
 
 
-def calls_of(message: Mapping[str, Any]) -> list[ToolCall]:
+def message_calls(message: Mapping[str, Any]) -> list[ToolCall]:
     """Return the calls of a message."""
     from llama_py.chat.answer import ToolCall
 
@@ -278,12 +278,12 @@ def without_images(messages: Sequence[Message]) -> Sequence[Message]:
     return marked(messages)
 
 
-def template_of(model: LoadedModel) -> ChatTemplate:
+def get_template(model: LoadedModel) -> ChatTemplate:
     """Return the model's chat template, or a plain one with a warning."""
     return model.chat_template or model.default_template
 
 
-def tokens_of(
+def tokenize_prompt(
     model: LoadedModel,
     prompt: str,
     messages: Sequence[Message] = (),
@@ -296,7 +296,7 @@ def tokens_of(
     media_path  folder with files that messages may name as images (file:NAME)
     n_most      cells that images may take; None: any number
     """
-    bos = template_of(model).bos
+    bos = get_template(model).bos
     has_bos = bool(bos) and prompt.startswith(bos)
     if has_images(messages):
         from llama_py.vision.messages import PLACE, images_of
@@ -323,7 +323,7 @@ def _behind_images(text: str) -> tuple[str, str]:
     return head + place, rest
 
 
-def _token_at(model: LoadedModel, ids: Sequence[int], rest: str) -> int:
+def _find_token(model: LoadedModel, ids: Sequence[int], rest: str) -> int:
     """Return the index of the token with the start of `rest`, the end of a text; the last index if
     empty. With images, only tokens after the last image are searched."""
     left = len(rest.encode("utf-8", "surrogatepass"))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ggml_py._moved import Former
 from ggml_py.errors import ContextError
 from llama_py.batch.prompts import n_cells
-from llama_py.chat.messages import IMAGE, has_images, parts_of
+from llama_py.chat.messages import IMAGE, content_parts, has_images
 from llama_py.context import Context
 from llama_py.decoding.prefix import Prefix
 from llama_py.decoding.prefix_cache.tree import common
@@ -19,9 +19,9 @@ from llama_py.text.chat_prompt import (
     ChatPrompt,
     Message,
     Tool,
-    calls_of,
-    template_of,
-    tokens_of,
+    get_template,
+    message_calls,
+    tokenize_prompt,
     without_images,
 )
 from llama_py.text.generate import Pieces, stream
@@ -72,7 +72,7 @@ class Conversation:
         self.variables = dict(variables or {})
         self.tools, self.parallel_tool_calls = tools, parallel_tool_calls
         self.budget, self.budget_message = budget, budget_message
-        self.tags = template_of(ctx.model).thinking
+        self.tags = get_template(ctx.model).thinking
         self.thoughts = thoughts and self.tags is not None
         self.n_evicted_messages = 0
         self._chat: ChatPrompt | None = None  # the last
@@ -110,12 +110,12 @@ class Conversation:
         return self._add_content(with_images(text, images))
 
     def _add_content(self, content: Any) -> list[int]:
-        return self._added([{"role": "user", "content": content}])
+        return self._add([{"role": "user", "content": content}])
 
-    def _added(self, more: Sequence[Message]) -> list[int]:
+    def _add(self, more: Sequence[Message]) -> list[int]:
         self._stop()
         messages: list[Message] = [*self.messages, *more]
-        n_all, (messages, chat, ids) = len(messages), self._fitted(messages)
+        n_all, (messages, chat, ids) = len(messages), self._fit(messages)
         self._before = self.messages[len(self.start) :]
         self.n_evicted_messages, self.messages, self._chat = n_all - len(messages), messages, chat
         return self.prefix.start(ids, chat.marks(self.ctx, ids))
@@ -123,18 +123,18 @@ class Conversation:
     @property
     def calls(self) -> list[ToolCall]:
         """Tool calls of the last response; pass their results to `add_tool_results`."""
-        return calls_of(self.messages[-1]) if self.tools and self.messages else []
+        return message_calls(self.messages[-1]) if self.tools and self.messages else []
 
     def add_tool_results(self, results: Sequence[Message]) -> list[int]:
         """Add results of calls, messages of the role "tool" from `result_of`, and return the tokens
         like `add_user_message`."""
-        return self._added(results)
+        return self._add(results)
 
     def run(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
         """Do `ask`. While a response calls functions in `tools`, up to ROUNDS times, call them and
         yield the next response, which gets the results. An option tool_choice applies to the first
         response only. Raises also the errors of `result_of`."""
-        from llama_py.chat.functions import result_of
+        from llama_py.chat.functions import call_function
 
         yield from self.ask(text, images, **options)
         options.pop("tool_choice", None)
@@ -143,7 +143,7 @@ class Conversation:
             known = {function.__name__ for function in functions}
             if not self.calls or not all(call.name in known for call in self.calls):
                 return
-            ids = self.add_tool_results([result_of(call, functions) for call in self.calls])
+            ids = self.add_tool_results([call_function(call, functions) for call in self.calls])
             yield from self.answer(ids, **options)
 
     def regenerate(self, text: str | None = None) -> list[int]:
@@ -177,11 +177,11 @@ class Conversation:
         self.start = [m for m in messages[:1] if m["role"] == "system"]
         self.messages = list(messages)
 
-    def _fitted(self, messages: list[Message]) -> tuple[list[Message], ChatPrompt, list[int]]:
+    def _fit(self, messages: list[Message]) -> tuple[list[Message], ChatPrompt, list[int]]:
         """Return the end of a conversation that fits with a response, and its prompt."""
         n_ctx = self.ctx.cparams.n_ctx_seq
         while True:
-            chat = self._prompt_of(messages)
+            chat = self._build_prompt(messages)
             ids = chat.ids()
             fewer = _without_oldest(messages)
             if fewer is None or n_cells(ids) <= n_ctx - n_ctx // ROOM:
@@ -189,7 +189,7 @@ class Conversation:
                 return messages, chat, ids
             messages = fewer
 
-    def _prompt_of(self, messages: Sequence[Message], choice: Any = "auto") -> ChatPrompt:
+    def _build_prompt(self, messages: Sequence[Message], choice: Any = "auto") -> ChatPrompt:
         how = ChatOptions(
             tool_choice=choice,
             parallel_tool_calls=self.parallel_tool_calls,
@@ -219,7 +219,7 @@ class Conversation:
         reader = None if chat is None else chat.reader()
         try:
             if chat is None or choice != "auto":
-                chat = self._prompt_of(self.messages, choice)
+                chat = self._build_prompt(self.messages, choice)
             p, reader = chat.answer(self._params(options)), chat.reader()
             pieces = stream(self.ctx, ids, **vars(p.part(GenerateParams)))
             for piece in chat.read(pieces, p, reader):
@@ -248,9 +248,9 @@ class Conversation:
         if n_keep < 0 or not self.start:
             return n_keep
         other = [*self.start, {"role": "user", "content": "x"}]
-        texts = [self._prompt_of(m).text for m in (self.messages, other)]
+        texts = [self._build_prompt(m).text for m in (self.messages, other)]
         start = texts[0][: common(*texts)]
-        return max(n_keep, len(tokens_of(self.ctx.model, start)))
+        return max(n_keep, len(tokenize_prompt(self.ctx.model, start)))
 
     def clear(self) -> None:
         """Forget all but the system's message, which is not computed again."""
@@ -267,7 +267,7 @@ class Conversation:
         """Render the prompt of a conversation or question; `variables` are for the template."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        return template_of(model).render(without_images(messages), **variables)
+        return get_template(model).render(without_images(messages), **variables)
 
     @staticmethod
     def prompt(
@@ -275,7 +275,7 @@ class Conversation:
     ) -> list[int]:
         """Tokenize the prompt that `text` renders."""
         said = () if isinstance(messages, str) else messages
-        return tokens_of(model, Conversation.text(model, messages, **variables), said)
+        return tokenize_prompt(model, Conversation.text(model, messages, **variables), said)
 
     def _check_length(self, ids: Sequence[int]) -> None:
         n_ctx = self.ctx.cparams.n_ctx_seq
@@ -295,7 +295,7 @@ def _replace_text(message: Message, text: str | None) -> Any:
     """Return a message's content, with its text replaced by `text` if given; keep images."""
     if text is None or not has_images([message]):
         return message["content"] if text is None else text
-    images = [part for part in parts_of(message) if part.get("type") == IMAGE]
+    images = [part for part in content_parts(message) if part.get("type") == IMAGE]
     return [*images, {"type": "text", "text": text}]
 
 

@@ -48,7 +48,7 @@ def diffuse(
 
     Raises ContextError if the model has no diffusion, or steps or blocks do not fit.
     """
-    mask = _mask_of(model)
+    mask = _mask_token(model)
     if not 0 < len(prompt) < length:
         raise ContextError(
             f"a prompt of {len(prompt)} tokens does not fit in {length} tokens; use a shorter "
@@ -74,7 +74,7 @@ def diffuse(
     yield Step(total, total, tokens.copy(), mask)
 
 
-def _mask_of(model: LoadedModel) -> int:
+def _mask_token(model: LoadedModel) -> int:
     if model.architecture.diffusion is None:
         raise ContextError(f"architecture {model.arch!r} is not a diffusion model; use generate")
     mask = model.tokenizer.special_ids.get(model.architecture.diffusion.mask)

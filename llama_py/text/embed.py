@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ggml_py._moved import former_names
 from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch
 from llama_py.batch.prompts import Prompt, ids_of
@@ -46,7 +47,7 @@ def embed(
     with Context(model, **reading(tokens), pooling=pooling, attention=attention) as ctx:
         found = np.stack([*rows(ctx, tokens)])
     norm = (2 if normalize else -1) if isinstance(normalize, bool) else normalize
-    return found if pooling == "rank" else normalized(found, norm)
+    return found if pooling == "rank" else normalize_rows(found, norm)
 
 
 def reading(tokens: Sequence[Sequence[int]], n_tokens: int = N_TOKENS) -> dict[str, Any]:
@@ -89,7 +90,7 @@ def _groups(
     yield group
 
 
-def normalized(found: F32, norm: int) -> F32:
+def normalize_rows(found: F32, norm: int) -> F32:
     """Divide rows by their norm; zero rows are unchanged (common.cpp:common_embd_normalize).
 
     found  F32 [n_rows, n]
@@ -116,3 +117,7 @@ def similarities(found: F32) -> npt.NDArray[np.float32]:
     units = np.divide(x, length[:, None], out=np.zeros_like(x), where=length[:, None] > 0)
     both = (length[:, None] == 0) & (length[None, :] == 0)
     return np.where(both, 1.0, units @ units.T).astype(np.float32)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, normalized="normalize_rows")

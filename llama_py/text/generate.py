@@ -21,10 +21,10 @@ from llama_py.context import Context
 from llama_py.context.warmup import compile_kernels
 from llama_py.decoding.keep import keep_rule
 from llama_py.decoding.sequences import Sequences
-from llama_py.decoding.speculator import drafting_of
+from llama_py.decoding.speculator import drafting_options
 from llama_py.params import GenerateParams, SamplingParams
 from llama_py.params.choosers import Answers, Chooser
-from llama_py.sampler.constraint import Ended
+from llama_py.sampler.constraint import ConstraintEnded
 from llama_py.support.signature import takes
 from llama_py.text.text_stream import TextStream
 
@@ -114,22 +114,22 @@ def stream(ctx: Context, prompt: Prompt, **options: Any) -> Pieces:
     Raises ContextError if the prompt does not fit.
     """
     p = GenerateParams(**options)
-    response, pieces = schema_of(p.sampler), _stream(ctx, prompt, p)
-    return pieces if response is None else _checked(pieces, response)
+    response, pieces = unenforced_schema(p.sampler), _stream(ctx, prompt, p)
+    return pieces if response is None else _check(pieces, response)
 
 
-def schema_of(sampler: Chooser | None) -> Arguments | None:
+def unenforced_schema(sampler: Chooser | None) -> Arguments | None:
     """Return the schema of a sampler's responses if no grammar enforces it fully; else None."""
     params = getattr(sampler, "params", None)
     if not isinstance(params, SamplingParams) or not params.constraints:
         return None
-    from llama_py.chat.arguments import response_of
+    from llama_py.chat.arguments import response_arguments
 
-    response = response_of(params)
+    response = response_arguments(params)
     return response if response is not None and response.left_out else None
 
 
-def _checked(pieces: Pieces, response: Arguments) -> Pieces:
+def _check(pieces: Pieces, response: Arguments) -> Pieces:
     """Set the error of the last piece if the response violates its schema."""
     text = ""
     with closing(pieces):
@@ -164,7 +164,7 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
         raise ContextError(
             "draft models do not support prompts with images; generate without drafters"
         )
-    sequences = Sequences.of(ctx, drafting_of(p) if drafts else None)
+    sequences = Sequences.of(ctx, drafting_options(p) if drafts else None)
     sequences.keeps_rows = bool(p.logits_processors)  # processors may write to the rows, or decode
     n_prompt = len(ids) + ctx.memory.seq_pos_max(p.seq_id) + 1
     keep = keep_rule(ctx, p, n_prompt, is_mixed(ids, sequences.cache.tokens(p.seq_id)))
@@ -173,7 +173,7 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
         for one in sequences.contexts if drafts else (ctx,):
             compile_kernels(one, len(ids), 1 + sequences.n_max if drafts else 1)
         start = clock()
-        _read(sequences, _encoded(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids, p)
+        _read(sequences, _encode(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids, p)
         piece = Piece("", None, n_cells(ids), clock() - start, 0, 0.0)
         room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last needs no cell
         room -= ids.n_beyond if isinstance(ids, Mixed) else 0
@@ -189,15 +189,15 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
                     if keep is not None:
                         n_discarded += sequences.make_room(p.seq_id, keep)
                     if drafts:
-                        sequences.limit(p.seq_id, n_max - n + 1, choose.allowed)
+                        sequences.limit(p.seq_id, n_max - n + 1, choose.count_allowed)
                     sequences.advance([p.seq_id])
                 id, logits = sequences.take(p.seq_id, choose)
-            except Ended as e:
-                yield _ended(piece, text.flush(), e)
+            except ConstraintEnded as e:
+                yield _end_piece(piece, text.flush(), e)
                 return
             spent = piece.gen_seconds + clock() - start
             shown, reason = said(text, id, tokenizer.is_eog(id), n == n_max)
-            logprob, top = logprobs_of(logits, id, p.logprobs)
+            logprob, top = token_logprobs(logits, id, p.logprobs)
             piece = Piece(
                 shown,
                 id,
@@ -226,7 +226,7 @@ def _read(sequences: Sequences, ids: Sequence[int], p: GenerateParams) -> None:
         sequences.advance([p.seq_id])
 
 
-def _encoded(ctx: Context, ids: Sequence[int], seq_id: int) -> list[int]:
+def _encode(ctx: Context, ids: Sequence[int], seq_id: int) -> list[int]:
     """Encode a text, and return the tokens that the decoder starts with."""
     ctx.memory.seq_rm(seq_id)
     ctx.encode(Batch(ids, seq_ids=[(seq_id,)] * len(ids)))
@@ -247,7 +247,7 @@ class Choice:
             self.sampler.accept(id)
 
     @property
-    def allowed(self) -> Callable[[Sequence[int]], int] | None:
+    def count_allowed(self) -> Callable[[Sequence[int]], int] | None:
         """Function that returns how many tokens of a draft the sampler allows."""
         return None if self.answers is None else self.answers.n_allowed
 
@@ -260,7 +260,7 @@ class Choice:
         return id
 
 
-def _ended(piece: Piece, text: str, e: Ended) -> Piece:
+def _end_piece(piece: Piece, text: str, e: ConstraintEnded) -> Piece:
     """Return the last piece of a response after its constraint has ended."""
     if not e.complete:
         log.warning("the grammar allows no token here, so the response is incomplete")
@@ -268,7 +268,7 @@ def _ended(piece: Piece, text: str, e: Ended) -> Piece:
     return replace(piece, text=text, token=None, finish_reason=reason)
 
 
-def logprobs_of(
+def token_logprobs(
     logits: F32, id: int, n: int | None
 ) -> tuple[float | None, tuple[tuple[int, float], ...]]:
     """Return the log probabilities of a token and of the n most likely tokens; None: skip."""

@@ -14,10 +14,11 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
+from ggml_py._moved import Former
 from ggml_py.errors import TokenizerError
 from llama_py.gguf.file import GGUFFile
 from llama_py.support.stopping import check_stopped
-from llama_py.tokenizer.cleaned import cleaned
+from llama_py.tokenizer.cleaned import clean_up_spaces
 from llama_py.tokenizer.models import text_model
 from llama_py.tokenizer.models._base import TextModel
 from llama_py.tokenizer.special import Special, classify, partition, special_tokens
@@ -154,7 +155,7 @@ class Tokenizer:
         return [self.token_bytes(id) for id in range(self.n_vocab)]
 
     @property
-    def suppressed(self) -> list[int]:
+    def suppress_tokens(self) -> list[int]:
         """Tokens that must not be generated, as listed in the file (`suppress_tokens`)."""
         ids = self._meta.get(PREFIX + "suppress_tokens", ())
         return [int(id) for id in ids if 0 <= id < self.n_vocab]
@@ -190,7 +191,7 @@ class Tokenizer:
         if clean_spaces is None:
             clean_spaces = vocab.adds_spaces
         if clean_spaces and vocab.clean_spaces:
-            data = cleaned(data)
+            data = clean_up_spaces(data)
         return data.decode("utf-8", "replace")
 
     def __repr__(self) -> str:
@@ -211,3 +212,5 @@ class Tokenizer:
     @cached_property
     def _user_defined(self) -> list[Special]:
         return [s for s in self._specials if s.type == TokenType.USER_DEFINED]
+
+    suppressed = Former("suppress_tokens")

@@ -79,10 +79,10 @@ def kinds(text: str) -> bytes:
     """Return the kind of each character; lone surrogates have no category."""
     if text.isascii():
         return text.encode()
-    return b"".join(_kinds_of(text[i : i + PIECE]) for i in range(0, len(text), PIECE))
+    return b"".join(_classify(text[i : i + PIECE]) for i in range(0, len(text), PIECE))
 
 
-def _kinds_of(text: str) -> bytes:
+def _classify(text: str) -> bytes:
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
     found: NDArray[np.uint8] = _kinds()[codes]
     return found.tobytes()
@@ -115,6 +115,6 @@ def _with_ascii_spaces(text: str) -> str:
     return text.translate(_space_as_ascii())
 
 
-def decoded(text: str) -> str:
+def decode_utf8(text: str) -> str:
     """Replace bytes that were not UTF-8 by U+FFFD."""
     return text if text.isascii() else by_pieces(partial(_SURROGATE.sub, "\ufffd"), text)

@@ -11,7 +11,7 @@ _PASSES = (
 )
 
 
-def cleaned(data: bytes) -> bytes:
+def clean_up_spaces(data: bytes) -> bytes:
     """Remove spaces before punctuation and before 's, 'm, 're and 've, and around a lone '."""
     for pattern, by in _PASSES:
         data = pattern.sub(by, data)

@@ -53,22 +53,22 @@ class PatternCut(CutStep):
     """A step that cuts by a pattern of characters."""
 
     @cached_property
-    def _compiled(self) -> re.Pattern[str]:
+    def _pattern(self) -> re.Pattern[str]:
         return re.compile(self.pattern, re.ASCII)
 
     def ends(self, views: Views, ends: Iterable[int]) -> list[int]:
-        return _matched(self._compiled, views.plain, ends)
+        return _match(self._pattern, views.plain, ends)
 
 
 class Kinds(CutStep):
     r"""A step that splits by a pattern of kinds of characters; \p{X} is a category."""
 
     @cached_property
-    def _compiled(self) -> re.Pattern[bytes]:
+    def _pattern(self) -> re.Pattern[bytes]:
         return re.compile(_with_classes(self.pattern).encode("latin-1"))
 
     def ends(self, views: Views, ends: Iterable[int]) -> list[int]:
-        return _matched(self._compiled, views.kinds, ends)
+        return _match(self._pattern, views.kinds, ends)
 
 
 class Threes(Kinds):
@@ -85,7 +85,7 @@ class Threes(Kinds):
     def ends(self, views: Views, ends: Iterable[int]) -> list[int]:
         found, start = [], 0
         for end in ends:
-            for match in checked(self._compiled.finditer(views.kinds, start, end)):
+            for match in checked(self._pattern.finditer(views.kinds, start, end)):
                 first, last = match.span()
                 odd = (last - first) % 3
                 if self.before:
@@ -106,7 +106,7 @@ def words(text: str, steps: Sequence[CutStep]) -> list[str]:
     return [text[a:b] for a, b in zip([0, *ends], ends, strict=False) if a < b]
 
 
-def _matched(pattern: re.Pattern[Any], text: str | bytes, ends: Iterable[int]) -> list[int]:
+def _match(pattern: re.Pattern[Any], text: str | bytes, ends: Iterable[int]) -> list[int]:
     found, start = [], 0
     for end in ends:
         for match in checked(pattern.finditer(text, start, end)):

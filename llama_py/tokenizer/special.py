@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llama_py.support.stopping import check_stopped
-from llama_py.tokenizer.stripped import SPECIAL_TYPES, stripped
+from llama_py.tokenizer.stripped import SPECIAL_TYPES, strip_ids
 from llama_py.tokenizer.vocab import TokenType, Vocab
 
 # A special id that is missing in the file is found by text; that token is a control token.
@@ -143,7 +143,7 @@ class Special:
 
 def special_tokens(meta: Mapping[str, Any], vocab: Vocab, types: Sequence[int]) -> list[Special]:
     """Return all tokens to find in texts, the longest (in UTF-8) first."""
-    lstripped, rstripped = stripped(meta, vocab, types)
+    lstripped, rstripped = strip_ids(meta, vocab, types)
     specials = [
         Special(i, vocab.texts[i], type_, i in lstripped, i in rstripped)
         for i, type_ in enumerate(types)

@@ -184,7 +184,7 @@ def flag(meta: Mapping[str, Any], name: str, default: bool) -> bool:
     return found
 
 
-def array_of(value: Any) -> NDArray[Any]:
+def to_array(value: Any) -> NDArray[Any]:
     """Return a file's value as an array; of objects if it is ragged."""
     try:
         return np.asarray(value)
@@ -196,7 +196,7 @@ def _numbers(meta: Mapping[str, Any], name: str, n: int, default: float) -> list
     value = meta.get(PREFIX + name)
     if value is None:
         return [default] * n
-    array = array_of(value)
+    array = to_array(value)
     if array.ndim != 1 or array.dtype.kind not in "iuf" or array.size < n:
         raise TokenizerError(
             f"{PREFIX}{name} must be {n} numbers, one per token, got {array.dtype} "

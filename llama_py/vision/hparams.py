@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ggml_py.errors import HParamsError
-from llama_py.gguf.keys import Declared, Field, Keys, as_float, flag, number, uint
+from llama_py.gguf.keys import DeclaredKeys, Field, Keys, as_float, flag, number, uint
 from llama_py.hparams import MAX_LAYERS
 
 PREFIX = "clip"  # prefix of the keys
@@ -20,7 +20,7 @@ def colours(key: str) -> Any:
     return Field(key, as_float, count=lambda _: 3, longer=True)
 
 
-class VisionHParams(Declared):
+class VisionHParams(DeclaredKeys):
     """Hyperparameters of an encoder.
 
     n_merge     side of the square of patches that are merged to one embedding

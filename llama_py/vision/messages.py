@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ggml_py.errors import ModelError
-from llama_py.chat.messages import IMAGE, has_images, parts_of
+from llama_py.chat.messages import IMAGE, content_parts, has_images
 from llama_py.vision.image import Image, bytes_of
 
 Message = Mapping[str, Any]
@@ -54,7 +54,7 @@ def with_images(content: Any, images: Sequence[Given]) -> Any:
 
 def marked(messages: Sequence[Message]) -> list[Message]:
     """Return messages with text contents, with PLACE for each image."""
-    return [{**m, "content": _text(parts_of(m))} if has_images([m]) else m for m in messages]
+    return [{**m, "content": _text(content_parts(m))} if has_images([m]) else m for m in messages]
 
 
 def images_of(messages: Sequence[Message], media_path: str | Path | None = None) -> list[Given]:
@@ -64,7 +64,7 @@ def images_of(messages: Sequence[Message], media_path: str | Path | None = None)
 
     Raises ModelError for an unavailable image.
     """
-    parts = (part for m in messages for part in parts_of(m))
+    parts = (part for m in messages for part in content_parts(m))
     return [_image(part, media_path) for part in parts if part.get("type") == IMAGE]
 
 

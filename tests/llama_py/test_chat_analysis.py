@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from llama_py.chat import ChatTemplate
-from llama_py.chat.formats.analysis import marks_in
+from llama_py.chat.formats.analysis import find_marks
 from llama_py.chat.formats.analysis.diff import Diff, diff, segments
 from llama_py.chat.formats.known import find_form_builder
 from llama_py.chat.formats.marks import Marks
-from llama_py.chat.peg.lark import lark_of
-from llama_py.chat.tools import ChatAnswer, ChatFormat, ToolCall, format_of
+from llama_py.chat.peg.lark import write_lark
+from llama_py.chat.tools import ChatAnswer, ChatFormat, ToolCall, build_format
 from tests.support.grammars import takes
 
 FOLDER = Path(__file__).parents[1] / "data" / "chat"
@@ -81,7 +81,7 @@ def test_marks_are_those_that_llama_cpp_finds(found: dict[str, Any]) -> None:
         return
     if name == RESPONSES:
         wanted |= {"say": "", "said": ""}
-    assert seen(marks_in(TEMPLATES["templates"][name]["source"]), wanted) == wanted
+    assert seen(find_marks(TEMPLATES["templates"][name]["source"]), wanted) == wanted
 
 
 def test_segments_are_marks_and_what_is_between() -> None:
@@ -151,7 +151,7 @@ ASKED = [{"role": "user", "content": "How will it be?"}]
 def format_in(kind: str, **options: Any) -> ChatFormat:
     source = HEAD + UNKNOWN[kind][0] + TAIL
     assert find_form_builder(source) is None
-    return format_of(ChatTemplate(source), ASKED, tools=[TOOL], **options)
+    return build_format(ChatTemplate(source), ASKED, tools=[TOOL], **options)
 
 
 @pytest.mark.parametrize("kind", UNKNOWN)
@@ -172,7 +172,7 @@ def test_templates_that_nobody_has_seen(kind: str) -> None:
 def test_their_calls_are_held_to_schemas(kind: str) -> None:
     form = format_in(kind, tool_choice="required")
     assert not form.lazy and format_in(kind).lazy
-    judge = takes("lark", lark_of(form.form.root, form.form.prompt, False))
+    judge = takes("lark", write_lark(form.form.root, form.form.prompt, False))
     call = UNKNOWN[kind][1]
     assert judge(call) and not judge(f"Well. {call}")
     assert not judge(call.replace("3", "12")) and not judge(call.replace("weather", "other"))
@@ -184,7 +184,7 @@ def test_a_template_that_takes_no_calls_is_told_of_tools() -> None:
     source = "{% for m in messages %}{% if m.role != 'tool' %}{{ m.role }}: {{ m.content }}" + (
         "\n{% endif %}{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
     )
-    form = format_of(ChatTemplate(source), ASKED, tools=[TOOL])
+    form = build_format(ChatTemplate(source), ASKED, tools=[TOOL])
     assert "<tool_call>" in form.prompt
     answer = form.parse(
         '<tool_call>\n{"name": "weather", "arguments": {"city": "B", "days": 1}}\n</tool_call>',
@@ -202,7 +202,7 @@ def test_time_and_chance_are_no_marks(name: str) -> None:
     source = TEMPLATES["templates"][name]["source"]
     unsteady = UNSTEADY + source
     template = ChatTemplate(unsteady)
-    assert marks_in(unsteady) == marks_in(source)
+    assert find_marks(unsteady) == find_marks(source)
     assert template.thinking == ChatTemplate(source).thinking
     texts = {template.render([{"role": "user", "content": "x"}]) for _ in range(3)}
     assert len(texts) > 1  # for an answer they are what they say

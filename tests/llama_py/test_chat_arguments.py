@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from llama_py.chat.arguments import bundled
+from llama_py.chat.arguments import bundle_references
 from llama_py.chat.tools import ChatFormat
 from llama_py.grammar import judge
 from llama_py.grammar.judge import problem
@@ -98,7 +98,7 @@ def test_references_to_any_place(schema: Schema, key: str, value: object) -> Non
 
 def test_references_become_definitions_once() -> None:
     schema = {"properties": {"a": {"$ref": "#/$defs/x"}}, "$defs": {"x": INT}}
-    assert bundled(json.loads(json.dumps(schema))) == schema
+    assert bundle_references(json.loads(json.dumps(schema))) == schema
 
 
 @pytest.mark.parametrize(

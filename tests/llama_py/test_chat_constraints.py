@@ -14,11 +14,11 @@ import pytest
 
 from llama_py.chat import ChatTemplate
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.named import named
-from llama_py.chat.peg.lark import lark_of
+from llama_py.chat.named import named_templates
+from llama_py.chat.peg.lark import write_lark
 from llama_py.chat.peg.nodes import seq
-from llama_py.chat.tools import ChatFormat, format_of
-from llama_py.grammar import compiled
+from llama_py.chat.tools import ChatFormat, build_format
+from llama_py.grammar import compile_grammar
 from llama_py.sampler import Constraint
 from llama_py.sampler.after_thoughts import AfterThoughts
 from llama_py.sampler.candidates import Candidates
@@ -31,7 +31,7 @@ FILE = Path(__file__).parents[1] / "data" / "chat" / "templates.json.xz"
 SOURCES: dict[str, str] = {
     name: one["source"]
     for name, one in json.loads(lzma.decompress(FILE.read_bytes()))["templates"].items()
-} | {f"named-{name}": source for name, source in named().items()}
+} | {f"named-{name}": source for name, source in named_templates().items()}
 ASK = [{"role": "user", "content": "What is three and four?"}]
 BEGUN = [*ASK, {"role": "assistant", "content": "The answer is "}]
 MODES: dict[str, dict[str, Any]] = {
@@ -50,7 +50,7 @@ def template(name: str) -> ChatTemplate:
 
 
 def format_in(name: str, messages: Any, **options: Any) -> ChatFormat:
-    return format_of(template(name), messages, **options)
+    return build_format(template(name), messages, **options)
 
 
 def constraint_of(form: ChatFormat, kind: str, tokenizer: Tokenizer) -> Constraint:
@@ -58,7 +58,7 @@ def constraint_of(form: ChatFormat, kind: str, tokenizer: Tokenizer) -> Constrai
         found = form.constraint(tokenizer)
         assert found is not None
         return found
-    inner = ByGrammar(compiled(kind, CONSTRAINTS[kind]), tokenizer)
+    inner = ByGrammar(compile_grammar(kind, CONSTRAINTS[kind]), tokenizer)
     return inner if form.thinking is None else AfterThoughts(inner, tokenizer, form.thinking)
 
 
@@ -181,7 +181,7 @@ def test_json_or_a_call(name: str) -> None:
 def test_bare_arguments_are_those_of_a_schema(
     schema: dict[str, Any], good: list[str], bad: list[str]
 ) -> None:
-    judge = takes("lark", lark_of(seq(bare(schema, "</p>"), "</p>"), "", False))
+    judge = takes("lark", write_lark(seq(bare(schema, "</p>"), "</p>"), "", False))
     for text in good:
         assert judge(f"{text}</p>"), text
     for text in bad:

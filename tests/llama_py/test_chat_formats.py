@@ -17,7 +17,14 @@ from llama_py.chat import ChatTemplate, sandbox
 from llama_py.chat.answer import as_json
 from llama_py.chat.peg.found import ParsedText, ParseResult
 from llama_py.chat.peg.values import NUMBER
-from llama_py.chat.tools import AnswerDelta, ChatAnswer, ChatFormat, ToolCall, format_of, schema_of
+from llama_py.chat.tools import (
+    AnswerDelta,
+    ChatAnswer,
+    ChatFormat,
+    ToolCall,
+    build_format,
+    response_schema,
+)
 
 FOLDER = Path(__file__).parents[1] / "data" / "chat"
 RECORDED, TEMPLATES = (
@@ -61,7 +68,7 @@ def template(name: str) -> ChatTemplate:
 @cache
 def format_for(number: int) -> ChatFormat:
     case = CASES[number]
-    return format_of(
+    return build_format(
         template(name_of(case)),
         case["messages"],
         tools=[{"type": "function", "function": tool} for tool in case["tools"]],
@@ -157,21 +164,21 @@ ASKED = [{"role": "user", "content": "How is the weather in Bern?"}]
 
 
 def test_an_unknown_tool_is_said() -> None:
-    form = format_of(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
+    form = build_format(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
     text = 'Yes.\n<tool_call>\n{"name": "other", "arguments": {}}\n</tool_call>'
     whole, _ = read(form, [text], True)
     assert whole == ChatAnswer(text) == read(form, list(text), True)[0]
 
 
 def test_a_tag_that_does_not_come_is_said() -> None:
-    form = format_of(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
+    form = build_format(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
     for text in ("5 <", "5 <tool", "a <tool_call"):
         assert read(form, list(text), True) == (ChatAnswer(text), read(form, list(text), True)[1])
         assert read(form, [text], True)[0] == ChatAnswer(text)
 
 
 def test_ids_are_made_once() -> None:
-    form = format_of(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
+    form = build_format(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
     parser = form.parser()
     deltas = [delta for letter in CALL for delta in parser.feed(letter)]
     ids = [delta.id for delta in deltas if delta.id]
@@ -180,11 +187,11 @@ def test_ids_are_made_once() -> None:
 
 
 def test_a_message_goes_into_the_next_prompt() -> None:
-    form = format_of(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
+    form = build_format(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
     answer = form.parse(CALL)
     result = {"role": "tool", "tool_call_id": answer.tool_calls[0].id, "content": "rain"}
     messages = [*ASKED, answer.message(), result]
-    more = format_of(template("Qwen-Qwen3-0.6B"), messages, tools=[TOOL])
+    more = build_format(template("Qwen-Qwen3-0.6B"), messages, tools=[TOOL])
     assert '{"name": "weather", "arguments": {"city": "Bern"}}' in more.prompt
 
 
@@ -201,13 +208,13 @@ def test_a_message_goes_into_the_next_prompt() -> None:
 )
 def test_what_is_wrong_is_refused(options: dict[str, Any], rule: str) -> None:
     with pytest.raises(ModelError, match=rule):
-        format_of(template("Qwen-Qwen3-0.6B"), ASKED, **{"tools": [TOOL], **options})
+        build_format(template("Qwen-Qwen3-0.6B"), ASKED, **{"tools": [TOOL], **options})
 
 
 def test_a_tool_can_be_named() -> None:
     now = {"type": "function", "function": {"name": "now"}}
     choice = {"type": "function", "function": {"name": "weather"}}
-    form = format_of(template("Qwen-Qwen3-0.6B"), ASKED, tools=[now, TOOL], tool_choice=choice)
+    form = build_format(template("Qwen-Qwen3-0.6B"), ASKED, tools=[now, TOOL], tool_choice=choice)
     assert '"now"' in form.prompt and not form.lazy
     text = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
     assert form.parse(text) == ChatAnswer(text)
@@ -215,7 +222,7 @@ def test_a_tool_can_be_named() -> None:
 
 def test_what_was_there_is_not_told_again() -> None:
     messages = [*ASKED, {"role": "assistant", "content": "Hello, "}]
-    form = format_of(template("Qwen-Qwen3-0.6B"), messages, continue_final_message=True)
+    form = build_format(template("Qwen-Qwen3-0.6B"), messages, continue_final_message=True)
     parser = form.parser()
     assert joined(parser.feed("world")) == ChatAnswer("world") and parser.finish().content == (
         "Hello, world"
@@ -224,14 +231,14 @@ def test_what_was_there_is_not_told_again() -> None:
 
 def test_templates_without_tools_are_told_of_them() -> None:
     plain = template("google-gemma-2-2b-it")
-    form = format_of(plain, ASKED, tools=[TOOL])
+    form = build_format(plain, ASKED, tools=[TOOL])
     assert '"description": "Of a city"' in form.prompt and form.lazy
     answer = form.parse(f"Well. {CALL}", ids=lambda: "1")
     assert answer == ChatAnswer("Well. ", "", (ToolCall("weather", '{"city": "Bern"}', "1"),))
     result = {"role": "tool", "tool_call_id": "1", "content": "rain"}
-    more = format_of(plain, [*ASKED, answer.message(), result], tools=[TOOL])
+    more = build_format(plain, [*ASKED, answer.message(), result], tools=[TOOL])
     assert CALL in more.prompt and "<tool_response>\nrain\n</tool_response>" in more.prompt
-    assert format_of(plain, ASKED).parse(CALL) == ChatAnswer(CALL)
+    assert build_format(plain, ASKED).parse(CALL) == ChatAnswer(CALL)
 
 
 @pytest.mark.parametrize(
@@ -248,12 +255,12 @@ def test_templates_without_tools_are_told_of_them() -> None:
     ],
 )
 def test_response_formats_are_schemas(given: Any, schema: Any) -> None:
-    assert schema_of(given) == schema
+    assert response_schema(given) == schema
 
 
 def test_other_response_formats_are_refused() -> None:
     with pytest.raises(ModelError, match="response_format: type must be text"):
-        schema_of({"type": "sound"})
+        response_schema({"type": "sound"})
 
 
 @pytest.mark.parametrize(
@@ -275,7 +282,7 @@ def test_python_values_are_json(text: str, json: str) -> None:
 
 def test_nothing_is_looked_at_again_and_again() -> None:
     """A long list is read once, however many pieces it comes in."""
-    form = format_of(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
+    form = build_format(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
     looked = 0
 
     def counted(text: ParsedText, at: int) -> ParseResult:
@@ -297,7 +304,7 @@ def test_nothing_is_looked_at_again_and_again() -> None:
 
 
 def test_deep_values_are_no_end() -> None:
-    form = format_of(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
+    form = build_format(template("Qwen-Qwen3-0.6B"), ASKED, tools=[TOOL])
     text = '<tool_call>\n{"name": "weather", "arguments": {"city": ' + "[" * 5000
     answer = form.parse(text)
     assert (answer.content + "".join(c.arguments for c in answer.tool_calls)).endswith("[[[")

@@ -10,7 +10,7 @@ import pytest
 
 from ggml_py.errors import ModelError
 from llama_py.chat.answer import ToolCall
-from llama_py.chat.functions import result_of, tool_of, tools_of
+from llama_py.chat.functions import call_function, convert_tools, tool_schema
 
 
 class Size(str, Enum):
@@ -36,7 +36,7 @@ def order(
 
 
 def test_a_function_is_a_schema() -> None:
-    tool = tool_of(order)["function"]
+    tool = tool_schema(order)["function"]
     assert (tool["name"], tool["description"]) == ("order", "Order a thing from a shop.")
     assert tool["parameters"] == {
         "type": "object",
@@ -51,7 +51,7 @@ def test_a_function_is_a_schema() -> None:
         },
     }
     given = {"type": "function", "function": {"name": "now"}}
-    assert tools_of([order, given]) == [tool_of(order), given]
+    assert convert_tools([order, given]) == [tool_schema(order), given]
 
 
 def unusual(a: list[None], b: dict[str, None], c: dict[str], d: Literal[None, 1]) -> None:  # type: ignore[type-arg]
@@ -59,7 +59,7 @@ def unusual(a: list[None], b: dict[str, None], c: dict[str], d: Literal[None, 1]
 
 
 def test_unusual_types() -> None:
-    parameters = tool_of(unusual)["function"]["parameters"]
+    parameters = tool_schema(unusual)["function"]["parameters"]
     assert parameters["properties"] == {
         "a": {"type": "array", "items": {"type": "null"}},
         "b": {"type": "object", "additionalProperties": {"type": "null"}},
@@ -94,11 +94,11 @@ def waits(seconds: complex) -> None: ...
 )
 def test_what_is_no_tool_is_refused(function: Any, rule: str) -> None:
     with pytest.raises(ModelError, match=rule):
-        tool_of(function)
+        tool_schema(function)
 
 
 def test_results_are_messages() -> None:
-    message = result_of(ToolCall("order", '{"what": "tea", "n": 2}', "1"), [order])
+    message = call_function(ToolCall("order", '{"what": "tea", "n": 2}', "1"), [order])
     assert message == {
         "role": "tool",
         "tool_call_id": "1",
@@ -106,9 +106,9 @@ def test_results_are_messages() -> None:
         "content": '{"what": "tea", "n": 2}',
     }
     with pytest.raises(ModelError, match="unknown function 'other'; known: order"):
-        result_of(ToolCall("other", "{}"), [order])
+        call_function(ToolCall("other", "{}"), [order])
     with pytest.raises(ModelError, match="the response was cut"):
-        result_of(ToolCall("order", '{"what'), [order])
+        call_function(ToolCall("order", '{"what'), [order])
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_results_are_messages() -> None:
 )
 def test_arguments_that_a_function_does_not_take(arguments: str, rule: str) -> None:
     with pytest.raises(ModelError, match=rule):
-        result_of(ToolCall("order", arguments), [order])
+        call_function(ToolCall("order", arguments), [order])
 
 
 def when(size: Size = Size.SMALL) -> Any:
@@ -131,6 +131,6 @@ def when(size: Size = Size.SMALL) -> Any:
 
 
 def test_values_that_json_does_not_have() -> None:
-    found = result_of(ToolCall("when", '{"size": "large"}'), [when])["content"]
+    found = call_function(ToolCall("when", '{"size": "large"}'), [when])["content"]
     assert found == '{"size": "LARGE", "day": "2020-01-02"}'
-    assert '"SMALL"' in result_of(ToolCall("when", ""), [when])["content"]
+    assert '"SMALL"' in call_function(ToolCall("when", ""), [when])["content"]

@@ -16,10 +16,10 @@ import pytest
 import llama_py
 from ggml_py.errors import GrammarError
 from llama_py.chat import ChatTemplate
-from llama_py.chat.tools import ChatAnswer, ChatFormat, ToolCall, format_of
+from llama_py.chat.tools import ChatAnswer, ChatFormat, ToolCall, build_format
 from llama_py.params import SamplingParams
 from llama_py.sampler import Constraint, Sampler
-from llama_py.sampler.constraint import Ended
+from llama_py.sampler.constraint import ConstraintEnded
 from llama_py.sampler.triggers import Scan, TriggeredConstraint, Triggers
 from llama_py.tokenizer import Tokenizer
 from tests.support.text_vocab import demo_with
@@ -52,7 +52,7 @@ def with_grammar() -> list[Any]:
 
 def format_for(case: dict[str, Any]) -> ChatFormat:
     source = TEMPLATES["templates"][Path(case["template"]).stem]["source"]
-    return format_of(
+    return build_format(
         ChatTemplate(source),
         case["messages"],
         tools=[{"type": "function", "function": tool} for tool in case["tools"]],
@@ -115,7 +115,7 @@ HERMES, LINES, BRACES = "Qwen-Qwen3-0.6B", "Qwen3.5-4B", "google-gemma-4-31B-it"
 
 def asked(name: str, **options: Any) -> ChatFormat:
     template = ChatTemplate(TEMPLATES["templates"][name]["source"])
-    return format_of(template, ASKED, **{"tools": TOOLS, **options})
+    return build_format(template, ASKED, **{"tools": TOOLS, **options})
 
 
 def call(name: str, arguments: str) -> str:
@@ -247,7 +247,7 @@ def test_json_may_have_begun(begun: str, rest: str, good: bool) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
     template = ChatTemplate(TEMPLATES["templates"][HERMES]["source"])
     messages = [*ASKED, {"role": "assistant", "content": begun}]
-    form = format_of(template, messages, json_schema=schema, continue_final_message=True)
+    form = build_format(template, messages, json_schema=schema, continue_final_message=True)
     constraint = constraint_of(form)
     constraint.reset()
     assert (taken(constraint, rest) == rest and constraint.complete) == good
@@ -272,7 +272,7 @@ def test_scans_find_triggers_wherever_a_text_is_cut() -> None:
         scan, at = Scan(triggers), 0
         while at < len(text):
             n = draw.randrange(1, 9)
-            scan.more(text[at : at + n])
+            scan.add_text(text[at : at + n])
             at += n
         assert scan.found == len(b"<think>") + text.rindex(b"<call>")
 
@@ -329,7 +329,7 @@ def written(constraint: Constraint, seed: int, draw: np.random.Generator) -> str
         logits[ends] += 12
         try:
             id = sampler.sample(logits)
-        except Ended as e:
+        except ConstraintEnded as e:
             assert e.complete
             break
         sampler.accept(id)

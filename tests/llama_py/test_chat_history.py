@@ -15,7 +15,7 @@ from ggml_py.errors import ModelError
 from llama_py.chat import ChatTemplate
 from llama_py.chat.history import REPAIRS, render_history
 from llama_py.chat.messages import RAW
-from llama_py.chat.tools import format_of
+from llama_py.chat.tools import build_format
 
 Message = dict[str, Any]
 FOLDER = Path(__file__).parents[1] / "data" / "chat"
@@ -175,6 +175,6 @@ def test_repairs_change_nothing_twice(repair: Any) -> None:
 def test_earlier_calls_are_texts_for_a_template_without_calls() -> None:
     """Also in a request that gives no tools."""
     source = "{% for m in messages %}{{ m.role }}:{{ m.content }};{% endfor %}"
-    prompt = format_of(ChatTemplate(source), conversation("uctu", "{cut")).prompt
+    prompt = build_format(ChatTemplate(source), conversation("uctu", "{cut")).prompt
     call = json.dumps({"name": "f", "arguments": {RAW: "{cut"}})
     assert f"assistant:<tool_call>\n{call}\n</tool_call>;" in prompt and "MESSAGE2X" in prompt

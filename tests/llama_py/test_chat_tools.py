@@ -14,7 +14,7 @@ from ggml_py.errors import GrammarError, ModelError
 from llama_py import Model
 from llama_py.chat.answer import ChatAnswer
 from llama_py.chat.template import ChatTemplate
-from llama_py.chat.tools import format_of
+from llama_py.chat.tools import build_format
 from llama_py.sampler.draw import GreedyDraw
 
 TOOLS = [
@@ -105,4 +105,4 @@ def test_what_cannot_be_is_refused(model: Model) -> None:
 
 def test_a_template_that_is_none_is_refused() -> None:
     with pytest.raises(ModelError, match="chat template"):
-        format_of(ChatTemplate("{% if %}"), [{"role": "user", "content": "hi"}])
+        build_format(ChatTemplate("{% if %}"), [{"role": "user", "content": "hi"}])

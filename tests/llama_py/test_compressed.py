@@ -16,9 +16,9 @@ from llama_py.context import Context
 from llama_py.hparams.layer_shape import Window
 from llama_py.memory.cells import KVCells
 from llama_py.memory.compressed import CompressedMemory
-from llama_py.memory.compressed_plan import CompressedLayout, plan_of
+from llama_py.memory.compressed_plan import CompressedLayout, make_plan
 from llama_py.memory.mask import MaskRule, kq_mask
-from llama_py.memory.specs import Compressed
+from llama_py.memory.specs import CompressedSpec
 from tests.support.live_models import changed, live, made, model_of, nmse, tokens
 
 NAME = "deepseek4-moe"
@@ -255,8 +255,8 @@ def ubatch(first: int, n: int, seqs: Sequence[int] = (0,)) -> UBatch:
 
 def test_rows_of_a_plan() -> None:
     """As llama.cpp's: two sequences of three, from position 6 on, each complete one key."""
-    sizes = CompressedLayout(Compressed("csa", 4, 8, overlap=True), 256, 3, 2)
-    plan = plan_of(ubatch(6, 3, (1, 2)), sizes, {1: 2})
+    sizes = CompressedLayout(CompressedSpec("csa", 4, 8, overlap=True), 256, 3, 2)
+    plan = make_plan(ubatch(6, 3, (1, 2)), sizes, {1: 2})
     assert plan.state_pos.tolist() == [2, 3, 0, 2, 3, 0]
     assert plan.write.tolist() == [256 + 1, 512 + 1] and plan.write_pos.tolist() == [4, 4]
     now = [24, 25], [27, 28]  # the tokens' rows, after 3 * 8 of states
@@ -273,8 +273,8 @@ def test_rows_of_a_plan() -> None:
 
 def test_a_key_that_nobody_sees_keeps_the_graph_the_same() -> None:
     for overlap, ratio in ((True, 4), (False, 128)):
-        sizes = CompressedLayout(Compressed("x", ratio, 8, overlap), 256, 1, 0)
-        plans = [plan_of(ubatch(first, 1), sizes, {}) for first in (ratio - 2, ratio - 1)]
+        sizes = CompressedLayout(CompressedSpec("x", ratio, 8, overlap), 256, 1, 0)
+        plans = [make_plan(ubatch(first, 1), sizes, {}) for first in (ratio - 2, ratio - 1)]
         assert plans[0].n_each == plans[1].n_each
         assert [p.write.tolist() for p in plans] == [[255], [0]]
 

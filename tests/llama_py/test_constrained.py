@@ -14,13 +14,13 @@ import pytest
 
 import llama_py
 from ggml_py.errors import AnswerError, GrammarError
-from llama_py.grammar import compiled
+from llama_py.grammar import compile_grammar
 from llama_py.grammar.vocabulary import vocabulary
 from llama_py.params import SamplingParams
 from llama_py.params.choosers import Thinking
 from llama_py.sampler import Sampler
 from llama_py.sampler.after_thoughts import AfterThoughts
-from llama_py.sampler.constraint import Ended
+from llama_py.sampler.constraint import ConstraintEnded
 from llama_py.sampler.grammar import ByGrammar
 from llama_py.tokenizer import Tokenizer, TokenType, load_tokenizer
 from tests.speculative.scripted import context, greedy, plain, scripted
@@ -141,7 +141,7 @@ def test_without_an_end_token_the_answer_stops(monkeypatch: pytest.MonkeyPatch) 
         id = sampler.sample(np.zeros(256, np.float32))
         assert endless.pieces[id] == text
         sampler.accept(id)
-    with pytest.raises(Ended) as caught:
+    with pytest.raises(ConstraintEnded) as caught:
         sampler.sample(np.zeros(256, np.float32))
     assert caught.value.complete
 
@@ -164,7 +164,7 @@ def test_a_vocabulary_that_cannot_go_on(model: llama_py.Model) -> None:
     for id in (0, 1):
         assert sampler.sample(logits) == id
         sampler.accept(id)
-    with pytest.raises(Ended) as caught:
+    with pytest.raises(ConstraintEnded) as caught:
         sampler.sample(logits)
     assert not caught.value.complete
 
@@ -337,7 +337,9 @@ def test_an_answer_that_is_marked_begins_with_its_mark() -> None:
         ("<A>So.</A><B>7", False),
         ("<say><A>", False),
     ):
-        constraint = AfterThoughts(ByGrammar(compiled("regex", "7"), tokenizer), tokenizer, marked)
+        constraint = AfterThoughts(
+            ByGrammar(compile_grammar("regex", "7"), tokenizer), tokenizer, marked
+        )
         ids = tokenizer.tokenize(text, False)
         assert (constraint.n_allowed(ids) == len(ids)) == good, text
 

@@ -12,7 +12,7 @@ from ggml_py.errors import ContextError, ModelError
 from llama_py import Conversation
 from llama_py.chat import ChatTemplate
 from llama_py.chat.ends import turn_end
-from llama_py.chat.named import source_of
+from llama_py.chat.named import template_source
 from tests.support.commands import DEMO
 
 LONG = "Speak of love and of the king! " * 10
@@ -104,7 +104,10 @@ def test_what_the_system_says_may_change(model: llama_py.Model) -> None:
 
 ENDS = {
     "demo": (None, "\n\n"),
-    "plain": (source_of("vicuna").replace("eos_token", "'!'").replace("</s>", "!"), "!\nUSER: "),
+    "plain": (
+        template_source("vicuna").replace("eos_token", "'!'").replace("</s>", "!"),
+        "!\nUSER: ",
+    ),
     "special": ("{% for m in messages %}{{ m.content }}<|endoftext|>\n{% endfor %}", ""),
     "nothing": ("{% for m in messages %}{{ m.content }}{% endfor %}", ""),
     "one message": ("{{ messages[0].content }}", ""),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import llama_py
 from ggml_py.errors import ContextError
-from llama_py.text.embed import embed, normalized, similarities
+from llama_py.text.embed import embed, normalize_rows, similarities
 from llama_py.text.rerank import TEMPLATE, labels, pair
 from tests.support.commands import DEMO
 from tests.support.golden_models import path_of
@@ -81,15 +81,15 @@ def test_what_makes_no_sense(demo: llama_py.Model) -> None:
 @pytest.mark.parametrize(("norm", "size"), [(1, 1.0), (2, 1.0), (3, 1.0), (0, 32760.0)])
 def test_rows_are_divided_by_a_norm(norm: int, size: float) -> None:
     rows = np.array([[3, -4, 1], [0, 0, 0]], np.float32)
-    found = np.abs(normalized(rows, norm).astype(np.float64))
+    found = np.abs(normalize_rows(rows, norm).astype(np.float64))
     measured = found[0].max() if norm == 0 else (found[0] ** norm).sum() ** (1 / norm)
     assert measured == pytest.approx(size, rel=1e-6) and not found[1].any()
-    assert np.sign(normalized(rows, norm))[0].tolist() == [1, -1, 1]
+    assert np.sign(normalize_rows(rows, norm))[0].tolist() == [1, -1, 1]
 
 
 def test_a_norm_out_of_range() -> None:
     with pytest.raises(ContextError, match=r"normalize must be .*, got -2"):
-        normalized(np.ones((1, 2), np.float32), -2)
+        normalize_rows(np.ones((1, 2), np.float32), -2)
 
 
 def test_cosines() -> None:

@@ -14,7 +14,7 @@ from ggml_py.backend import get_tensor
 from llama_py.batch import Batch
 from llama_py.context import Context, state
 from llama_py.memory.compressed import CompressedMemory
-from llama_py.memory.specs import Compressed, StateSpec
+from llama_py.memory.specs import CompressedSpec, StateSpec
 from tests.support.graph_models import CONTINUING, kept
 from tests.support.live_models import NEVER, live, nmse, tokens
 
@@ -25,7 +25,7 @@ EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32", "flash_attn": "off"}
 of_every = pytest.mark.parametrize("name", CONTINUING)
 # Models with recurrent states or compressed keys; other models have no state to compare.
 STATEFUL = [
-    n for n in CONTINUING if any(isinstance(one, StateSpec | Compressed) for one in kept(n))
+    n for n in CONTINUING if any(isinstance(one, StateSpec | CompressedSpec) for one in kept(n))
 ]
 
 

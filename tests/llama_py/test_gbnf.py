@@ -10,10 +10,10 @@ import jsonschema
 import pytest
 
 from ggml_py.errors import GrammarError
-from llama_py.grammar import compiled
+from llama_py.grammar import compile_grammar
 from llama_py.grammar.automata import automaton, meeting
 from llama_py.grammar.gbnf import parse
-from llama_py.grammar.lark import lark_of
+from llama_py.grammar.lark import convert_gbnf
 from llama_py.grammar.lexemes import cut
 from llama_py.grammar.shape import Regular, RuleSizes
 from llama_py.grammar.vocabulary import matcher
@@ -55,7 +55,7 @@ def test_random_grammars_take_what_they_say(seed: int) -> None:
 def test_llama_cpps_files(name: str) -> None:
     """Every answer that the masks lead to is one that the grammar takes."""
     text, rng, tokenizer = RECORD["files"][name], Random(1), characters()
-    now, answer = matcher(compiled("grammar", text), tokenizer), b""
+    now, answer = matcher(compile_grammar("grammar", text), tokenizer), b""
     whole = b""
     while len(answer) < 40 and not now.is_stopped():
         bits = int.from_bytes(now.compute_bitmask(), "little")
@@ -108,19 +108,19 @@ def test_what_is_too_large_for_a_lexeme_is_cut_to_characters() -> None:
 
 
 def test_tokens_are_named_by_text_or_number() -> None:
-    lark = lark_of('root ::= <a> !<[7]> "<[@0]>"')
+    lark = convert_gbnf('root ::= <a> !<[7]> "<[@0]>"')
     assert [(token.which, token.but) for token in lark.tokens] == [("<a>", False), (7, True)]
     assert lark.text.startswith("start: <[@0]> <[^@1]> T") and lark.text.count("@") == 2
     tokenizer = characters()
     think = tokenizer.n_vocab - 1
-    now = matcher(compiled("grammar", f"root ::= <think> !<[{think}]> [b]"), tokenizer)
+    now = matcher(compile_grammar("grammar", f"root ::= <think> !<[{think}]> [b]"), tokenizer)
     b = tokenizer.pieces.index(b"b")
     assert now.validate_tokens([think, b, b]) == 3 and now.validate_tokens([b]) == 0
     assert now.validate_tokens([think, think]) == 1
     with pytest.raises(GrammarError, match=r"token 258 must be in the vocabulary, 0\.\.257"):
-        matcher(compiled("grammar", "root ::= <[258]>"), tokenizer)
+        matcher(compile_grammar("grammar", "root ::= <[258]>"), tokenizer)
     with pytest.raises(GrammarError, match="<a> is 3 tokens of this vocabulary, not one"):
-        matcher(compiled("grammar", "root ::= <a>"), tokenizer)
+        matcher(compile_grammar("grammar", "root ::= <a>"), tokenizer)
 
 
 @pytest.mark.parametrize("item", ['"a"', "[a-c]", "x"])
@@ -161,5 +161,5 @@ def test_a_large_upper_bound_is_kept(item: str) -> None:
 )
 def test_what_is_no_grammar(text: str, said: str) -> None:
     with pytest.raises(GrammarError, match=said) as caught:
-        compiled("grammar", text)
+        compile_grammar("grammar", text)
     assert "\n" not in str(caught.value)

@@ -78,7 +78,7 @@ def collected(path: Path, tokens: int, **params: Any) -> dict[str, Any]:
     model = llama_py.load(path, "cpu")
     ctx = model.context(n_ctx=64, **params)
     collector = Collector(list(model.placement.devices), process_output=True)
-    with ctx.tapped(collector.taps):
+    with ctx.tap(collector.taps):
         ctx.decode([i % 60 for i in range(1, tokens + 1)], "all")
     return collector.entries
 
@@ -122,7 +122,7 @@ def test_few_tokens_are_left_out(tmp_path: Path) -> None:
 def test_taps_and_hooks_exclude_each_other(tmp_path: Path) -> None:
     ctx = llama_py.load(tiny.write("llama", "dense", tmp_path), "cpu").context(n_ctx=64)
     with ctx.capture("l_out-0"), pytest.raises(ContextError, match="the capture or patch first"):
-        ctx.tapped(lambda res: None).__enter__()
+        ctx.tap(lambda res: None).__enter__()
 
 
 def test_files_are_put_together() -> None:

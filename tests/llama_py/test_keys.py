@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ggml_py.errors import HParamsError
-from llama_py.gguf.keys import Declared, Keys, fields, flag, number, numbers, text, uint, uints
+from llama_py.gguf.keys import DeclaredKeys, Keys, fields, flag, number, numbers, text, uint, uints
 
 
-class Sizes(Declared):
+class Sizes(DeclaredKeys):
     n_embd: int = uint("embedding_length", least=1)
     n_layer_all: int = uint("block_count", 2, most=8)
     n_inner: int = uint("inner_size", lambda s: 2 * s.n_embd)
@@ -23,12 +23,12 @@ class Sizes(Declared):
     causal: bool = flag("causal", True)
 
 
-def read(cls: type[Declared] = Sizes, /, **values: Any) -> Any:
+def read(cls: type[DeclaredKeys] = Sizes, /, **values: Any) -> Any:
     metadata = {f"a.{key}": value for key, value in {"embedding_length": 4, **values}.items()}
     return cls(Keys(metadata, "a"))
 
 
-def refusal(cls: type[Declared] = Sizes, /, **values: Any) -> str:
+def refusal(cls: type[DeclaredKeys] = Sizes, /, **values: Any) -> str:
     with pytest.raises(HParamsError) as caught:
         read(cls, **values)
     return str(caught.value)

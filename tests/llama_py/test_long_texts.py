@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llama_py.sampler.breakers import breakers_of
+from llama_py.sampler.breakers import find_breakers
 from llama_py.support.stopping import EVERY, check_stopped, checked, stopped_by
 from llama_py.tokenizer import Tokenizer, characters
 from llama_py.tokenizer.models import _base
@@ -84,7 +84,7 @@ def test_one_long_word_may_be_stopped(tokenizer: Tokenizer) -> None:
 def test_breakers_may_be_stopped() -> None:
     tokenizer = spm({f"w{i}": 0.0 for i in range(2 * EVERY)})
     with pytest.raises(Left), stopped_by(counter(3)):
-        breakers_of(["a"], tokenizer)
+        find_breakers(["a"], tokenizer)
 
 
 @pytest.mark.parametrize("name", NAMES)

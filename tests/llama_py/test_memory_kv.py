@@ -419,7 +419,7 @@ def randomize(kv: KVCache) -> None:
 
 def rows_of(kv: KVCache, seq_id: int) -> list[bytes]:
     """Bytes of a sequence's rows in all tensors, by position."""
-    stream = kv.stream_of(seq_id)
+    stream = kv.stream_index(seq_id)
     cells = kv.cells[stream]
     mine = np.flatnonzero(cells.seq[seq_id])
     io = StateWriter()

@@ -19,7 +19,7 @@ from llama_py.memory import MemoryGroup, Placing, create_memory
 from llama_py.memory.base import write_part
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.part import MemoryPart
-from llama_py.memory.specs import Compressed, Index, KVCacheSpec, MemorySpecs, StateSpec
+from llama_py.memory.specs import CompressedSpec, Index, KVCacheSpec, MemorySpecs, StateSpec
 from llama_py.params import ContextParams
 from tests.support.graph_models import load
 from tests.support.host_device import HostDevice
@@ -31,7 +31,7 @@ KEPT: dict[str, MemorySpecs] = {
     "pools": (Index(8, kpool=4),),
     "cells": (StateSpec(3, 5),),
     "slots": (StateSpec(3, 5),),
-    "compressed": (Compressed("csa", 4, 8),),
+    "compressed": (CompressedSpec("csa", 4, 8),),
 }
 
 

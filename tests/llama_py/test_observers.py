@@ -85,7 +85,7 @@ def observe_by_taps(run: Run) -> None:
         attention = [t for t in res.graph.nodes if t.op == "FLASH_ATTN_EXT"]
         return Taps(run.look, sources=[*products, *attention])
 
-    with run.ctx.tapped(taps):
+    with run.ctx.tap(taps):
         run.decode()
 
 
@@ -136,7 +136,7 @@ def expected(name: str) -> Seen:
             t.root.flags |= FLAG_OUTPUT
         return res.graph.compute_nodes()
 
-    with run.ctx.tapped(taps):
+    with run.ctx.tap(taps):
         run.decode()
     return run.seen
 
@@ -159,7 +159,7 @@ def test_what_is_seen(name: str, observer: str) -> None:
 def test_an_importance_matrix_is_of_inputs(name: str) -> None:
     run, want = Run(name), expected(name)
     collector = Collector(list(run.ctx.devices), process_output=True)
-    with run.ctx.tapped(collector.taps):
+    with run.ctx.tap(collector.taps):
         run.decode()
     sums: dict[str, Values] = {}
     for i, t in enumerate(run.nodes):

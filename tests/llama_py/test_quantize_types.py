@@ -11,7 +11,7 @@ from dev.record.golden.quantize import Case, cases, packed, recorded_types, writ
 from ggml_py.errors import GGUFError
 from ggml_py.types import BY_NAME
 from llama_py.gguf.file import GGUFFile
-from llama_py.gguf.file_types import FILE_TYPES, file_type, guessed, words_of
+from llama_py.gguf.file_types import FILE_TYPES, file_type, file_type_text, guess_type
 from llama_py.quantize.imatrix.file import Imatrix, ImatrixEntry
 from llama_py.quantize.plan import Wishes, check_imatrix, jobs, metadata
 from llama_py.quantize.prune import order, renamed
@@ -113,10 +113,10 @@ def test_names_of_types() -> None:
 def test_a_file_that_does_not_say_its_type() -> None:
     q8, q6 = (BY_NAME[name] for name in ("q8_0", "q6_K"))
     names = ("output.weight", "blk.10.a.weight", "blk.2.b.weight", "blk.2.a.weight")
-    assert guessed(dict(zip(names, (q8, q6, q6, q6), strict=True))) == 1024 + 18
+    assert guess_type(dict(zip(names, (q8, q6, q6, q6), strict=True))) == 1024 + 18
     # as many of each: the layers' order decides, by their numbers
-    assert guessed(dict(zip(names, (q8, q8, q6, q6), strict=True))) == 1024 + 18
-    assert guessed(dict(zip(names, (q8, q6, q6, q8), strict=True))) == 1024 + 7
+    assert guess_type(dict(zip(names, (q8, q8, q6, q6), strict=True))) == 1024 + 18
+    assert guess_type(dict(zip(names, (q8, q6, q6, q8), strict=True))) == 1024 + 7
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_a_file_that_does_not_say_its_type() -> None:
     ],
 )
 def test_words_for_types_of_files(number: int, words: str) -> None:
-    assert words_of(number) == words
+    assert file_type_text(number) == words

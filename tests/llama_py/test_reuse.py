@@ -324,4 +324,4 @@ def test_kept_states_leave_memory_to_others_unless_it_is_said(
     monkeypatch: pytest.MonkeyPatch, given: int | None, free: int, limit: int | None
 ) -> None:
     monkeypatch.setattr(budget, "memory", lambda: (free, free))
-    assert budget.limit_of(given) == limit
+    assert budget.byte_limit(given) == limit

@@ -46,7 +46,7 @@ def spoil(ctx: Context, seq_id: int) -> None:
 
 
 def spoil_cells(kv: KVCache, seq_id: int) -> None:
-    stream = kv.stream_of(seq_id)
+    stream = kv.stream_index(seq_id)
     cells = np.flatnonzero(kv.cells[stream].seq[seq_id])
     for t in (*kv.tensors.k.values(), *kv.tensors.v.values()):
         raw = tensor_bytes(t)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ggml_py.errors import ModelError
 from llama_py.sampler import Candidates, Sampler, SamplingParams
-from llama_py.sampler.candidates import Filter, largest
+from llama_py.sampler.candidates import Filter, top_indices
 from llama_py.sampler.filters import min_p, temperature, top_k, top_n_sigma, top_p, typical_p, xtc
 from llama_py.sampler.mt19937 import Mt19937
 
@@ -64,14 +64,14 @@ def draws(sampler: Sampler, values: NDArray[np.float32], n: int) -> list[int]:
 @given(st.lists(st.integers(-3, 3), min_size=1, max_size=1500), st.integers(1, 50))
 def test_largest_is_a_stable_sort(values: list[int], k: int) -> None:
     array = np.array(values, np.float32)
-    np.testing.assert_array_equal(largest(array, k), np.argsort(-array, kind="stable")[:k])
+    np.testing.assert_array_equal(top_indices(array, k), np.argsort(-array, kind="stable")[:k])
 
 
 def test_largest_of_a_large_vocabulary() -> None:
     array = np.random.default_rng(0).normal(size=248_320).astype(np.float32)
     array[1000:] = np.where(array[1000:] > 2, -np.inf, array[1000:])
     for k in (1, 40, 969, 971, 248_319):
-        np.testing.assert_array_equal(largest(array, k), np.argsort(-array, kind="stable")[:k])
+        np.testing.assert_array_equal(top_indices(array, k), np.argsort(-array, kind="stable")[:k])
 
 
 def test_top_k() -> None:
@@ -269,4 +269,4 @@ def test_the_largest_where_few_are_possible(n: int, n_possible: int) -> None:
         values[places] = rng.integers(-3, 3, n_possible)
         for k in (1, 40, 299):
             wanted = np.argsort(-values, kind="stable")[:k]
-            np.testing.assert_array_equal(largest(values, k), wanted)
+            np.testing.assert_array_equal(top_indices(values, k), wanted)

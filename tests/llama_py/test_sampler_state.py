@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ggml_py.errors import ModelError
 from llama_py.params.sampling import SAMPLERS
 from llama_py.sampler import Candidates, Sampler, SamplingParams
-from llama_py.sampler.breakers import breakers_of
+from llama_py.sampler.breakers import find_breakers
 from llama_py.sampler.draw import place
 from llama_py.sampler.dry import common_prefixes, repetitions
 from llama_py.sampler.infill import infill
@@ -234,24 +234,24 @@ def test_tokens_that_the_file_suppresses() -> None:
     model = llama_py.load(str(DEMO), "null")
     meta = {**model.tokenizer._meta, "tokenizer.ggml.suppress_tokens": [5, -1, 9999, 6]}
     tokenizer = Tokenizer.from_metadata(meta)
-    assert tokenizer.suppressed == [5, 6]
+    assert tokenizer.suppress_tokens == [5, 6]
     sampler = Sampler(SamplingParams(samplers=()), tokenizer.n_vocab, tokenizer)
     logits = sampler.candidates(np.zeros(tokenizer.n_vocab, np.float32)).logits
     assert np.flatnonzero(logits).tolist() == [5, 6]
-    assert model.tokenizer.suppressed == []
+    assert model.tokenizer.suppress_tokens == []
 
 
 def test_breakers_are_found_in_and_across_tokens(tokenizer: Tokenizer) -> None:
-    found = breakers_of(("the", ""), tokenizer)
+    found = find_breakers(("the", ""), tokenizer)
     for id, piece in enumerate(tokenizer.pieces):
         whole = () in found.get(id, ())
         assert whole == (b"the" in piece)
         if not whole and piece.endswith((b"th", b"t")):
             rest = "e" if piece.endswith(b"th") else "he"
             assert found[id] == [tuple(tokenizer.tokenize(rest, False, False))]
-    assert breakers_of((), tokenizer) == {}
+    assert find_breakers((), tokenizer) == {}
     long = "x" * 39 + "é"  # cut in the middle of a character
-    tails = [tail for tails in breakers_of((long,), tokenizer).values() for tail in tails]
+    tails = [tail for tails in find_breakers((long,), tokenizer).values() for tail in tails]
     assert tails and all(0 < len(tail) <= 20 for tail in tails)
 
 

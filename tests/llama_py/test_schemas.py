@@ -10,8 +10,8 @@ import pytest
 
 from dev.torture.schemas.described import judged
 from ggml_py.errors import GrammarError
-from llama_py.grammar import compiled
-from llama_py.grammar.schema import kept
+from llama_py.grammar import compile_grammar
+from llama_py.grammar.schema import enforce_schema
 from tests.support.grammars import takes
 
 Schema = dict[str, Any]
@@ -23,7 +23,7 @@ def takes_json(schema: Schema) -> Any:
 
 
 def left_out(schema: Schema) -> tuple[str, ...]:
-    return compiled("json_schema", json.dumps(schema)).left_out
+    return compile_grammar("json_schema", json.dumps(schema)).left_out
 
 
 @pytest.mark.parametrize("first", range(0, 300, 50))
@@ -132,7 +132,7 @@ def test_what_is_left_out_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
     schema = TEXT | {"not": {"const": "a"}, "title": "logged once"}
     with caplog.at_level(logging.WARNING, "llama_py"):
         for _ in range(2):
-            compiled("json_schema", json.dumps(schema))
+            compile_grammar("json_schema", json.dumps(schema))
     [said] = caplog.messages
     assert said == "JSON schema: the grammar does not enforce /not"
 
@@ -150,8 +150,8 @@ def test_what_is_left_out_is_logged_once(caplog: pytest.LogCaptureFixture) -> No
 )
 def test_a_malformed_schema_is_refused_unless_that_is_wanted(schema: Schema) -> None:
     with pytest.raises(GrammarError):
-        kept(json.dumps(schema))
-    assert kept(json.dumps(schema), lenient=True).left_out
+        enforce_schema(json.dumps(schema))
+    assert enforce_schema(json.dumps(schema), lenient=True).left_out
 
 
 def test_branches_that_only_closing_tells_apart() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from ggml_py.errors import ModelError
 from llama_py.chat import ChatTemplate, sandbox
-from llama_py.chat.named import named, source_of
+from llama_py.chat.named import named_templates, template_source
 
 FOLDER = Path(__file__).parents[1] / "data" / "chat"
 DATA, NAMES = (
@@ -93,13 +93,13 @@ def test_what_a_template_takes_is_found(name: str) -> None:
 
 
 def test_names_are_those_of_llama_cpp() -> None:
-    assert [*named()] == sorted(NAMES["prompts"]) and len(named()) == 54
+    assert [*named_templates()] == sorted(NAMES["prompts"]) and len(named_templates()) == 54
 
 
 @pytest.mark.parametrize("name", NAMES["prompts"])
 def test_texts_by_name_are_those_of_llama_cpp(name: str) -> None:
     """But for system messages amid a conversation, which some drop there."""
-    by_name = ChatTemplate(source_of(name))
+    by_name = ChatTemplate(template_source(name))
     expected = iter(NAMES["prompts"][name])
     for conversation in NAMES["conversations"]:
         amid = [m["content"].strip() for m in conversation[1:] if m["role"] == "system"]
@@ -109,12 +109,12 @@ def test_texts_by_name_are_those_of_llama_cpp(name: str) -> None:
 
 
 def test_a_name_that_is_none() -> None:
-    assert source_of("{{ messages }}") == "{{ messages }}"
-    assert source_of("always the same words") == "always the same words"
+    assert template_source("{{ messages }}") == "{{ messages }}"
+    assert template_source("always the same words") == "always the same words"
     with pytest.raises(ModelError, match=r"unknown chat template .xyz.; known: bailing, .*zephyr"):
-        source_of("xyz")
+        template_source("xyz")
     with pytest.raises(ModelError, match=r"unknown chat template .lama3.; did you mean llama3 or "):
-        source_of("lama3")
+        template_source("lama3")
 
 
 @pytest.mark.parametrize("name", TAGS)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from llama_py.grammar import compiled
+from llama_py.grammar import compile_grammar
 from llama_py.grammar.unique import JSONEnd, UniqueKeys
 from llama_py.grammar.vocabulary import matcher
 from llama_py.sampler.grammar import ByGrammar
@@ -81,7 +81,7 @@ def tokenizer() -> Tokenizer:
 
 
 def start(schema: Any, given: Tokenizer | None = None) -> Any:
-    return matcher(compiled("json_schema", json.dumps(schema)), given or tokenizer())
+    return matcher(compile_grammar("json_schema", json.dumps(schema)), given or tokenizer())
 
 
 def in_mask(now: Any) -> list[int]:
@@ -202,8 +202,8 @@ def test_long_tokens_and_copies() -> None:
 
 
 def test_constraints_verify_several_tokens_and_start_again() -> None:
-    constraint = ByGrammar(compiled("json_schema", json.dumps(FREE)), tokenizer())
-    constraint.start_with(ids_of("{", '"a"'))
+    constraint = ByGrammar(compile_grammar("json_schema", json.dumps(FREE)), tokenizer())
+    constraint.begin_response(ids_of("{", '"a"'))
     for _ in range(2):
         assert constraint.n_allowed(ids_of(":", "1", ',"', 'a"')) == 3
         for id in ids_of(":", "1", ",", '"', "al", '":1'):

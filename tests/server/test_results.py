@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from llama_py.chat import ChatTemplate
-from llama_py.chat.tools import format_of
+from llama_py.chat.tools import build_format
 from llama_py.serving import Event, Request, Timings
 from llama_py_server.schema.completion import Delivery
 from llama_py_server.stream.reply import Reply
@@ -28,7 +28,7 @@ CALL = {"place": "here"}
 def answered(writer: Any, size: int, text: str = TEXT) -> tuple[Reply, list[Any]]:
     """The text in pieces of so many characters: the answer, and the events of a stream. A text
     that is not whole is one that was cut."""
-    form = format_of(ChatTemplate(template("Qwen-Qwen3-0.6B")), ASK, tools=[TOOL])
+    form = build_format(ChatTemplate(template("Qwen-Qwen3-0.6B")), ASK, tools=[TOOL])
     chat: Any = SimpleNamespace(reader=lambda: form.parser(lambda: "id"), format=form)
     answer = Reply(0, Request(prompt=[1, 2, 3], chat=chat), Delivery(stream=True))
     found: list[Any] = []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from llama_py.text.embed import normalized
+from llama_py.text.embed import normalize_rows
 from llama_py_server.command import parser
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ServedParams
@@ -176,7 +176,7 @@ def test_embeddings_of_a_wanted_length(norm: int) -> None:
         for size in (1, 16, n):
             body = {"input": ["one text", "another"], "dimensions": size}
             found = client.post("/v1/embeddings", json=body).json()["data"]
-            wanted = normalized(state.model.embed(body["input"], normalize=-1)[:, :size], norm)
+            wanted = normalize_rows(state.model.embed(body["input"], normalize=-1)[:, :size], norm)
             for row, want in zip(found, wanted, strict=True):
                 assert row["embedding"] == pytest.approx(want.tolist(), abs=1e-5)
         for wrong in (0, -1, n + 1, 1.5, "16", True):

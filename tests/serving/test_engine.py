@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ggml_py.errors import ContextError, ModelError
-from llama_py.serving import Busy, Closed, TooLong
+from llama_py.serving import Busy, EngineClosed, TooLong
 from tests.serving.engines import WAIT, alone, ask, ask_all, engine, request, stall
 from tests.support.live_models import tokens
 
@@ -75,7 +75,7 @@ def test_what_does_not_fit_is_told_at_once() -> None:
             with pytest.raises(error, match=words):
                 made.submit(bad, lambda _: None)
         assert made.metrics().total.ended == {}
-    with pytest.raises(Closed):
+    with pytest.raises(EngineClosed):
         made.submit(request([1]), lambda _: None)
 
 

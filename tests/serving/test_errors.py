@@ -10,7 +10,7 @@ import pytest
 
 from ggml_py.errors import BackendError, GrammarError, ModelError
 from llama_py.model import Model
-from llama_py.serving import Closed, Engine, Event
+from llama_py.serving import Engine, EngineClosed, Event
 from tests.serving.engines import WAIT, Asked, alone, ask, ask_all, engine, request, stall
 from tests.support.live_models import changed, model_of, tokens
 
@@ -168,10 +168,10 @@ def test_close_while_busy(drain: bool) -> None:
     made.close()
     for one in asked:
         assert one.handle is not None and one.handle.wait(0)
-        assert isinstance(one.events[-1].error, Closed) == (not drain)
+        assert isinstance(one.events[-1].error, EngineClosed) == (not drain)
         assert (len(one.tokens) == 100) == drain
-    assert task.done() and (isinstance(task.exception(), Closed) or drain)
-    with pytest.raises(Closed):
+    assert task.done() and (isinstance(task.exception(), EngineClosed) or drain)
+    with pytest.raises(EngineClosed):
         made.erase_slot(0)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import llama_py
 from ggml_py.errors import AllocError, ModelError
-from llama_py.serving import Busy, Closed, Engine, Models, Source, size_of
+from llama_py.serving import Busy, Engine, EngineClosed, Models, Source, model_size
 from tests.serving.engines import WAIT, ask, request
 from tests.support.commands import DEMO
 
@@ -60,7 +60,7 @@ def test_what_was_not_used_for_longest_leaves() -> None:
         assert not made.unload("a") and made.unload("d") and Served.n_open == 0
         with pytest.raises(ModelError, match="unknown model 'e'; known: a, b, c, d"), made.use("e"):
             pass
-    with pytest.raises(Closed), made.use("a"):
+    with pytest.raises(EngineClosed), made.use("a"):
         pass
     with models(None, a=4, b=4) as made:
         for name in "ab":
@@ -142,7 +142,7 @@ def test_an_engine_that_ended_by_an_error(monkeypatch: pytest.MonkeyPatch) -> No
         with made.use("one") as engine:
             monkeypatch.setattr(engine._scheduler, "step", lambda: 1 / 0)
             end = ask(engine, request([5], 4)).end()
-            assert isinstance(end.error, Closed) and end.error.__cause__ is engine.error
+            assert isinstance(end.error, EngineClosed) and end.error.__cause__ is engine.error
         with made.use("one", WAIT) as another:
             assert ask(another, request([5], 4)).end().error is None
 
@@ -169,12 +169,12 @@ def test_engines_of_files(tmp_path: Path) -> None:
     def load() -> Engine:
         return Engine(llama_py.load(), n_ctx=512, n_seq_max=2, owns_model=True)
 
-    size = size_of(DEMO)
+    size = model_size(DEMO)
     assert size == Path(DEMO).stat().st_size
     for no in (1, 2):
         (tmp_path / f"x-0000{no}-of-00002.gguf").write_bytes(b"1234")
     (tmp_path / "y-00001-of-00002.gguf").write_bytes(b"1")
-    assert size_of(tmp_path / "x-00001-of-00002.gguf") == 8
+    assert model_size(tmp_path / "x-00001-of-00002.gguf") == 8
     with Models({"one": Source(load, size), "two": Source(load, size)}, int(1.9 * size)) as made:
         for name in ("one", "two", "one"):
             with made.use(name) as engine:

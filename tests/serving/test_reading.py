@@ -8,7 +8,7 @@ import pytest
 from ggml_py.errors import ContextError
 from llama_py.context import Context
 from llama_py.serving import TooLong
-from llama_py.text.embed import normalized, rows
+from llama_py.text.embed import normalize_rows, rows
 from llama_py.text.rerank import rerank
 from tests.serving.engines import WAIT, alone, ask, engine, model, request
 from tests.support.live_models import EXACT, tokens
@@ -22,7 +22,7 @@ def test_texts_are_embedded_while_others_are_answered(name: str) -> None:
         answer = ask(made, request(tokens(5), n=60))
         found = made.embed(TEXTS).result(WAIT)
         ctx = Context(model(name), **EXACT, embeddings=True, pooling="mean")
-        expected = normalized(np.stack([next(rows(ctx, [ids])) for ids in TEXTS]), 2)
+        expected = normalize_rows(np.stack([next(rows(ctx, [ids])) for ids in TEXTS]), 2)
         assert np.allclose(found, expected, atol=1e-5)
         assert np.allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
         each = made.embed(TEXTS, "none").result(WAIT)

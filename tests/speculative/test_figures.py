@@ -9,13 +9,13 @@ from llama_py.decoding.known_text import KnownText
 
 def test_statistics() -> None:
     s = DraftStatistics()
-    assert (s.rate, s.rate_at, s.mean_length) == (0.0, [], 0.0)
+    assert (s.rate, s.rates, s.mean_length) == (0.0, [], 0.0)
     for drafted, accepted in ((3, 3), (3, 1), (2, 0), (1, 1)):
         s.add(drafted, accepted)
     assert (s.n_drafts, s.n_drafted, s.n_accepted) == (4, 9, 5)
     assert s.drafted_at == [4, 3, 2]
     assert s.accepted_at == [3, 1, 1]
-    assert s.rate_at == [3 / 4, 1 / 3, 1 / 2]
+    assert s.rates == [3 / 4, 1 / 3, 1 / 2]
     assert s.rate == 5 / 9
     assert s.mean_length == 1 + 5 / 4
     assert s.text() == (

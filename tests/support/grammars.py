@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from llama_py.grammar import compiled
+from llama_py.grammar import compile_grammar
 from llama_py.grammar.gbnf import parse
 from llama_py.grammar.nodes import Alt, Chars, Node, Ref, Repeat, Seq
 from llama_py.grammar.vocabulary import matcher
@@ -45,7 +45,7 @@ def characters() -> Tokenizer:
 def takes(kind: str, text: str) -> Callable[[str], bool]:
     """Whether an answer may be a text, character by character, and end after it."""
     tokenizer = characters()
-    first = matcher(compiled(kind, text), tokenizer)
+    first = matcher(compile_grammar(kind, text), tokenizer)
     ids = {piece: id for id, piece in enumerate(tokenizer.pieces) if len(piece) == 1}
 
     def judge(answer: str) -> bool:

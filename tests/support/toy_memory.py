@@ -137,12 +137,12 @@ class Toy:
     def _seen(self, name: str, seq_id: int, pos: int) -> list[tuple[int, int]]:
         """The cells of a cache that a token at pos attends to, by position."""
         kv = self.memory.caches[name]
-        cells = kv.cells[kv.stream_of(seq_id)]
+        cells = kv.cells[kv.stream_index(seq_id)]
         mine = cells.seq[seq_id] & (cells.pos >= 0) & (cells.pos < pos)
         if kv.window is not None:
             mine &= ~kv.window.hides(cells.pos, pos)
         k = next(iter(kv.tensors.k.values()))
-        rows = k.numpy()[0, kv.stream_of(seq_id), :, -1]
+        rows = k.numpy()[0, kv.stream_index(seq_id), :, -1]
         return sorted((int(cells.pos[c]), int(rows[c])) for c in np.flatnonzero(mine))
 
     def _write(self, mctx: GroupContext, name: str, ubatch: UBatch, i: int, value: int) -> None:

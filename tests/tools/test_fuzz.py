@@ -21,7 +21,7 @@ from llama_py.adapters.control_vector import load_directions
 from llama_py.adapters.lora import Adapter
 from llama_py.chat import ChatTemplate
 from llama_py.gguf.file import GGUFFile
-from llama_py.grammar import compiled
+from llama_py.grammar import compile_grammar
 from llama_py.loading.model import DEMO
 from llama_py_tools.graph.dumps import read_records
 from llama_py_tools.test_backend_ops.op_file import read_cases
@@ -97,7 +97,7 @@ def give(path: Path) -> Any:
         return load_directions([(path, 1.0)])
     kinds = {".gbnf": "grammar", ".lark": "lark", ".schema.json": "json_schema"}
     if suffixes in kinds:
-        return compiled(kinds[suffixes], path.read_text())
+        return compile_grammar(kinds[suffixes], path.read_text())
     if suffixes == ".jsonl":
         return read_records(str(path))
     return llama_py.load(path, device="ref")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ggml_py.errors import ModelError
-from llama_py.serving import size_of
+from llama_py.serving import model_size
 from llama_py_server.models import preset
 from llama_py_server.models.model_pool import ModelEntry
 from llama_py_server.models.preset import ALL, Preset
@@ -169,4 +169,4 @@ def _stem(path: Path) -> str:
 
 
 def _size(path: str) -> int:
-    return size_of(path) if path and Path(path).exists() else 0
+    return model_size(path) if path and Path(path).exists() else 0

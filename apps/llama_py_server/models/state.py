@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ggml_py.machine.release import VERSION
 from llama_py.serving.metrics import Metrics, Now
-from llama_py.text.chat_prompt import template_of
+from llama_py.text.chat_prompt import get_template
 from llama_py_server.models.rates import RateWindow
 from llama_py_server.wire.errors import invalid
 from llama_py_server.wire.work import Work, require
@@ -132,7 +132,7 @@ class ModelState:
     @cached_property
     def template(self) -> ChatTemplate:
         """Chat template; ModelError without a template."""
-        return template_of(self.model)
+        return get_template(self.model)
 
     def find_adapters(self, scales: Mapping[int, float]) -> dict[Adapter, float]:
         """Return adapters by their numbers; adapters that are not named are unused."""

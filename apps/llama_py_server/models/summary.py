@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llama_py.batch.prompts import MARKER
-from llama_py.gguf.file_types import guessed, words_of
+from llama_py.gguf.file_types import file_type_text, guess_type
 
 if TYPE_CHECKING:
     from llama_py.serving import Now
@@ -66,7 +66,7 @@ def _file_type(state: ModelState) -> str:
     file = state.model.file
     said = file.metadata.get("general.file_type")
     types = {name: info.type for name, info in file.tensors.items()}
-    return words_of(said if isinstance(said, int) else guessed(types))
+    return file_type_text(said if isinstance(said, int) else guess_type(types))
 
 
 def _props(state: ModelState) -> dict[str, Any]:

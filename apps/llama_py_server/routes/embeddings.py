@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from llama_py.serving import TooLong
 from llama_py.support.stopping import checked
-from llama_py.text.embed import normalized
+from llama_py.text.embed import normalize_rows
 from llama_py.text.rerank import pair
 from llama_py_server.schema.prompts import parse_prompt
 from llama_py_server.wire import work
@@ -56,7 +56,7 @@ async def _embed(request: Request, state: ModelState, openai: bool) -> Response:
     found = await _rows(request, state, prompts, norm if size is None else -1)
     if size is not None:
         norm = -1 if state.pooling == "none" else norm
-        found = [normalized(rows[:, :size], norm) for rows in found]
+        found = [normalize_rows(rows[:, :size], norm) for rows in found]
     n = sum(map(len, prompts))
     head = {
         "model": text(body, "model", state.name),

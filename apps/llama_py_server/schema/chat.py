@@ -171,10 +171,10 @@ def _variables(state: ModelState, body: Body) -> dict[str, Any]:
 def _arguments() -> frozenset[str]:
     """Return names that variables cannot have, since arguments of the renderers have them."""
     from llama_py.chat.template import ChatTemplate
-    from llama_py.chat.tools import format_of  # slow import
+    from llama_py.chat.tools import build_format  # slow import
 
     parameters = [*signature(ChatTemplate.render).parameters.values()]
-    parameters += signature(format_of).parameters.values()
+    parameters += signature(build_format).parameters.values()
     return frozenset(p.name for p in parameters if p.kind is not p.VAR_KEYWORD)
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from llama_py.grammar.schema import kept, listed
+from llama_py.grammar.schema import enforce_schema, format_pointers
 from llama_py_server.wire.body import Body, check_unsupported
 from llama_py_server.wire.errors import invalid
 
@@ -54,11 +54,11 @@ def _is_strict(form: Any) -> bool:
 
 def _enforce(one: ConstraintField) -> None:
     """Raise HTTPError for a schema that no grammar enforces as a whole."""
-    left_out = kept(json.dumps(one.value)).left_out
+    left_out = enforce_schema(json.dumps(one.value)).left_out
     if left_out:
         raise invalid(
-            f"'{one.name}': strict is true, but the grammar does not enforce {listed(left_out)}; "
-            "remove these keywords, or strict"
+            f"'{one.name}': strict is true, but the grammar does not enforce "
+            f"{format_pointers(left_out)}; remove these keywords, or strict"
         )
 
 

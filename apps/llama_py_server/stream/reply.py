@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from llama_py.batch.prompts import n_cells
-from llama_py.chat.arguments import response_of
+from llama_py.chat.arguments import response_arguments
 from llama_py.serving import Timings
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Reply:
         """The schema of the reply; None: it is no JSON of a schema."""
         chat = self.request.chat
         found = None if chat is None else chat.format.response
-        return found or response_of(self.request.params)
+        return found or response_arguments(self.request.params)
 
     @property
     def is_checked(self) -> bool:

@@ -145,9 +145,9 @@ class ChatParams(Params):
             return Path(self.chat_template_file).read_bytes().decode(*ENCODING)
         if not self.chat_template:
             return None
-        from llama_py.chat.named import source_of
+        from llama_py.chat.named import template_source
 
-        return source_of(self.chat_template)
+        return template_source(self.chat_template)
 
     def variables(self) -> dict[str, Any]:
         """Return the template's variables."""

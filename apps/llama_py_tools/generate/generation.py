@@ -173,9 +173,9 @@ def _drafting(ctx: Context, p: GenerateParams) -> Sequences | None:
     if not p.drafts:
         return None
     from llama_py.decoding.sequences import Sequences
-    from llama_py.decoding.speculator import drafting_of
+    from llama_py.decoding.speculator import drafting_options
 
-    return Sequences.of(ctx, drafting_of(p))
+    return Sequences.of(ctx, drafting_options(p))
 
 
 class GenerationRun:

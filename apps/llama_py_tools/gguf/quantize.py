@@ -10,7 +10,7 @@ from pathlib import Path
 from ggml_py.errors import GGUFError
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.metadata import printable
-from llama_py.gguf.write import alignment_of, encode, head
+from llama_py.gguf.write import encode, head, read_alignment
 from llama_py.quantize.imatrix.file import Imatrix, read_imatrix
 from llama_py.quantize.plan import TensorJob, Wishes, check_imatrix, jobs, metadata, out_path
 from llama_py.support.whole_file import replace_file
@@ -110,7 +110,7 @@ def _pieces(
     total: int,
 ) -> Iterator[bytes | memoryview]:
     made: list[TensorInfo] = [job.made for job in work]
-    alignment = alignment_of(stored)
+    alignment = read_alignment(stored)
     yield head(stored, made, alignment)
     for job, t in zip(work, made, strict=True):
         what = f"{t.name} {job.source.type} -> {t.type}"

@@ -145,7 +145,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(args: argparse.Namespace) -> None:
-    from llama_py.text.embed import normalized
+    from llama_py.text.embed import normalize_rows
     from llama_py.text.rerank import labels
 
     o, how = read(args, EmbeddingParams), read(args, ReadingParams)
@@ -155,7 +155,7 @@ def _command(args: argparse.Namespace) -> None:
     pooling = model.hparams.pooling if how.pooling == "auto" else how.pooling
     rows = _rows(args, model, texts, pooling)
     if pooling != "rank":
-        rows = normalized(rows, o.normalize)
+        rows = normalize_rows(rows, o.normalize)
     whole = pooling != "rank" and o.normalize == 0
     found = TextRows(rows, texts, pooling, labels(model), whole)
     for part in format_rows(found, o.output_format):

@@ -200,7 +200,7 @@ def _collect(
     compile_kernels(ctx, n_batch)
     estimate, progress = Estimate(), Progress("collecting")
     try:
-        with ctx.tapped(collector.taps):
+        with ctx.tap(collector.taps):
             for i, losses in enumerate(score_chunks(ctx, chunks, n_batch, o.ppl), 1):
                 if losses is None:
                     progress(i, len(chunks), f"chunk {i} of {len(chunks)}")

@@ -91,7 +91,7 @@ def judged(number: int, judge: Any) -> list[str]:
     """
     from jsonschema import Draft202012Validator as Validator
 
-    from llama_py.grammar import compiled
+    from llama_py.grammar import compile_grammar
 
     wanted, rng = schema(number), Random(f"values {number}")
     text = json.dumps(wanted)
@@ -100,7 +100,7 @@ def judged(number: int, judge: Any) -> list[str]:
     strictly = Validator({**closed(inner, wanted), "$defs": wanted.get("$defs", {})}).is_valid
     found = []
     try:
-        is_exact = not compiled("json_schema", text).left_out
+        is_exact = not compile_grammar("json_schema", text).left_out
         takes = judge(text)
     except GrammarError as e:
         empty = not any(strictly(one) for one in _all())

@@ -25,7 +25,7 @@ from ggml_py.ops import get_rows, mul_mat, mul_mat_id
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from ggml_py.types import F32, I32
 from llama_py.gguf.file import GGUFFile, TensorInfo
-from llama_py.gguf.metadata import describe, printable, quoted
+from llama_py.gguf.metadata import describe, printable, quote_text
 from llama_py.gguf.tensor_part import TensorCut, cuts_blocks
 
 log = logging.getLogger("llama_py")
@@ -110,15 +110,15 @@ class Adapter:
         for key, expected in KIND:
             found = data.get(key)
             if not isinstance(found, str) or found != expected:
-                shown = quoted(found) if isinstance(found, str) else describe(found)
+                shown = quote_text(found) if isinstance(found, str) else describe(found)
                 raise GGUFError(
                     f"{file.path}: not a LoRA adapter: {key} must be {expected!r}, got {shown}; "
                     "convert it with llama.cpp's convert_lora_to_gguf.py"
                 )
         if file.architecture != architecture:
             raise WeightsError(
-                f"{file.path}: adapter of architecture {quoted(file.architecture)} does not fit "
-                f"the model's architecture {architecture!r}; use an adapter that was trained "
+                f"{file.path}: adapter of architecture {quote_text(file.architecture)} does not "
+                f"fit the model's architecture {architecture!r}; use an adapter that was trained "
                 "with this model"
             )
         alpha = data.get(ALPHA, 0.0)

@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, until
-from llama_py.chat.peg.named import permuted, rule, trigger
+from llama_py.chat.peg.named import permutation, rule, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
-    As,
     Expression,
+    WithGrammar,
     atomic,
     choice,
-    many,
     never,
     optional,
+    repetition,
     seq,
 )
 from llama_py.chat.peg.values import of_schema
@@ -30,7 +30,7 @@ KEY, END_KEY, VALUE, END_VALUE = "<arg_key>", "</arg_key>", "<arg_value>", "</ar
 
 
 def build_form(asked: AnswerRequest) -> AnswerForm:
-    prompt = form.continued(asked, f"{ROLE}\n{THINK}", THOUGHT)
+    prompt = form.prompt_continuation(asked, f"{ROLE}\n{THINK}", THOUGHT)
     if asked.said is not None:
         is_open = asked.said[1] is None
     else:  # the prompt may start or end reasoning
@@ -56,12 +56,12 @@ def _root(asked: AnswerRequest, is_open: bool) -> Expression:
     if not asked.tools:
         return seq(start, tail, END)
     tail = never(CALL) + tail  # without a broken call
-    one = choice(*(rule(f"tool {name}", _call(name, tool)) for name, tool in each(asked)))
-    several = one + many(SPACE + one) if asked.parallel else one
-    behind = tail if asked.lazy else As(tail, NOTHING)
+    one = choice(*(rule(f"tool {name}", _call(name, tool)) for name, tool in iterate_tools(asked)))
+    several = one + repetition(SPACE + one) if asked.parallel else one
+    behind = tail if asked.lazy else WithGrammar(tail, NOTHING)
     calls = trigger("tool call", seq(several, SPACE, behind))
     said = optional(form.content(until(CALL)))
-    return seq(start, form.calls_after(asked, said, calls), behind, END)
+    return seq(start, form.content_then_calls(asked, said, calls), behind, END)
 
 
 def _call(name: str, tool: form.Tool) -> Expression:
@@ -73,16 +73,16 @@ def _call(name: str, tool: form.Tool) -> Expression:
         json = form.value(of_schema(one.schema)) + close
         inner = json if "string" not in types else text
         if "string" in types and types != {"string"}:
-            inner = As(choice(atomic(json), text), text)
+            inner = WithGrammar(choice(atomic(json), text), text)
         start = form.argument_opened(seq(KEY, form.argument_named(one.name), END_KEY))
         found = rule(
             f"argument {name} {one.name}",
             seq(SPACE, form.argument(seq(start, SPACE, VALUE, inner))),
         )
         (required if one.required else others).append(found)
-    arguments = permuted(f"arguments {name}", required)
+    arguments = permutation(f"arguments {name}", required)
     if others:
-        arguments = arguments + many(choice(*others))
+        arguments = arguments + repetition(choice(*others))
     return form.call(
         seq(
             form.opened(seq(CALL, form.named(name), SPACE)),

@@ -9,9 +9,9 @@ from typing import Any
 from ggml_py.errors import GrammarError
 from llama_py.chat.formats.schema import Schema, target
 from llama_py.chat.peg.lark import pattern_of_text
-from llama_py.chat.peg.leaves import Until
+from llama_py.chat.peg.leaves import TextUntil
 from llama_py.chat.peg.nodes import Expression
-from llama_py.grammar import compiled
+from llama_py.grammar import compile_grammar
 from llama_py.grammar.formats import in_rust
 
 MAX_DEPTH = 8  # maximum nesting of references
@@ -41,7 +41,7 @@ _PIECE = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|.", re.S)
 
 def bare(schema: Schema, *tags: str, but: str = "") -> Expression:
     """Return text before the first of some tags; a grammar restricts it to the schema's values."""
-    return Until(tags, but, _terminal(schema, schema, MAX_DEPTH) or "")
+    return TextUntil(tags, but, _terminal(schema, schema, MAX_DEPTH) or "")
 
 
 def _terminal(schema: Schema, root: Schema, depth: int) -> str | None:
@@ -106,7 +106,7 @@ def _regex(pattern: Any) -> str | None:
         return None
     whole = "|".join(map(_whole, ways))
     try:
-        compiled("regex", whole)
+        compile_grammar("regex", whole)
     except GrammarError:
         return None
     return "/" + re.sub(r"(\\.)|/", lambda match: match[1] or r"\/", whole) + "/"

@@ -8,19 +8,19 @@ from __future__ import annotations
 import json
 
 from llama_py.chat import answer as tags
-from llama_py.chat.answer import ChatAnswer, ToolCall, escaped
+from llama_py.chat.answer import ChatAnswer, ToolCall, escape_json
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
 from llama_py.chat.formats.schema import (
     Schema,
-    alone,
     alternatives,
     depth_within,
     kind,
     members,
-    parameters_of,
+    self_contained,
     target,
+    tool_parameters,
 )
 from llama_py.chat.peg.found import TaggedPart
 from llama_py.chat.peg.leaves import characters, until
@@ -28,16 +28,16 @@ from llama_py.chat.peg.named import NamedRule, rule, tag, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
-    As,
     Expression,
     Later,
+    WithGrammar,
     choice,
-    joined,
+    join_items,
     lit,
-    many,
     never,
     optional,
     peek,
+    repetition,
     seq,
 )
 from llama_py.chat.peg.values import BOOLEAN, NULL, NUMBER, of_schema
@@ -67,7 +67,7 @@ VALUE = NamedRule(
 
 
 def _items(one: Expression, first: str, last: str) -> Expression:
-    items = seq(one, many(seq(",", SPACE, one)), SPACE, last)
+    items = seq(one, repetition(seq(",", SPACE, one)), SPACE, last)
     return seq(first, SPACE, choice(last, items))
 
 
@@ -83,10 +83,10 @@ def _object(schema: Schema, depth: int) -> Expression:
     for one in members(schema):
         (required if one.required else others).append(f"{one.name}:" + _value(one.schema, depth))
     comma = seq(",", SPACE)
-    found = joined(required, comma)
+    found = join_items(required, comma)
     if others:
         other = choice(*others)
-        more = many(comma + other)
+        more = repetition(comma + other)
         found = found + more if required else optional(other + more)
     return seq("{", SPACE, found, SPACE, "}")
 
@@ -96,10 +96,12 @@ def _value(schema: Schema, depth: int) -> Expression:
     if "$ref" in schema:
         found = target(schema, schema)
         depth = depth_within(schema, depth - 1) if depth else 0
-        return _value(alone(found, schema), depth) if found is not None and depth else VALUE
+        return (
+            _value(self_contained(found, schema), depth) if found is not None and depth else VALUE
+        )
     each_kind = alternatives(schema)
     if each_kind is not None:
-        return choice(*(_value(alone(one, schema), depth) for one in each_kind))
+        return choice(*(_value(self_contained(one, schema), depth) for one in each_kind))
     what = kind(schema)
     if what in ("const", "enum"):
         values = [schema["const"]] if what == "const" else schema["enum"]
@@ -112,7 +114,7 @@ def _value(schema: Schema, depth: int) -> Expression:
         return _object(schema, depth - 1)
     items = schema.get("items")
     if what == "array" and isinstance(items, dict) and depth:
-        return _items(_value(alone(items, schema), depth - 1), "[", "]")
+        return _items(_value(self_contained(items, schema), depth - 1), "[", "]")
     if what in ("integer", "number", "boolean", "null"):
         return of_schema(schema)
     if what == "string":
@@ -123,7 +125,7 @@ def _value(schema: Schema, depth: int) -> Expression:
 def build_form(asked: AnswerRequest) -> AnswerForm:
     start = TURN if asked.prompt == TURN else ""
     holds = asked.is_json or bool(asked.tools)
-    prompt = form.continued(asked, f"{start}{THOUGHT}\n", LEFT)
+    prompt = form.prompt_continuation(asked, f"{start}{THOUGHT}\n", LEFT)
     return AnswerForm(
         _root(asked),
         prompt,
@@ -144,13 +146,15 @@ def _root(asked: AnswerRequest) -> Expression:
     else:
         block = form.content(seq(THOUGHT, SPACE, until(LEFT), LEFT))
     # Channels may be started repeatedly before one is used.
-    empty = As(many(lit(CHANNEL) + never("thought")), NOTHING)
+    empty = WithGrammar(repetition(lit(CHANNEL) + never("thought")), NOTHING)
     thought = choice(seq(peek(CHANNEL), empty, rule("thought", block)), never(CHANNEL))
     start, before = optional(TURN), form.thoughts(thought)
     if asked.schema is not None and not asked.tools:
-        return seq(start, before, form.json_of(asked.schema))
+        return seq(start, before, form.json_content(asked.schema))
     if not asked.tools:
-        return seq(start, many(rule("message", thought + form.content(until(CHANNEL, LEFT))), 1))
+        return seq(
+            start, repetition(rule("message", thought + form.content(until(CHANNEL, LEFT))), 1)
+        )
     one = choice(
         *(
             tool_rule(
@@ -158,27 +162,29 @@ def _root(asked: AnswerRequest) -> Expression:
                 form.call(
                     seq(
                         form.opened(form.named(name) + peek("{")),
-                        form.arguments(As(DICT, _object(parameters_of(tool), MAX_DEPTH))),
+                        form.arguments(
+                            WithGrammar(DICT, _object(tool_parameters(tool), MAX_DEPTH))
+                        ),
                     )
                 ),
             )
-            for name, tool in each(asked)
+            for name, tool in iterate_tools(asked)
         )
     )
-    several = many(seq(f"{CALL}call:", one, CALLED), 1, -1 if asked.parallel else 1)
+    several = repetition(seq(f"{CALL}call:", one, CALLED), 1, -1 if asked.parallel else 1)
     calls = trigger("tool call", several)
     if not asked.lazy:
-        return seq(start, before, form.calls_after(asked, NOTHING, calls))
+        return seq(start, before, form.content_then_calls(asked, NOTHING, calls))
     said = form.content(until(CHANNEL, LEFT, CALL))
-    return seq(start, many(rule("message", thought + said)), until(CALL), optional(calls))
+    return seq(start, repetition(rule("message", thought + said)), until(CALL), optional(calls))
 
 
 def read(found: tuple[TaggedPart, ...]) -> ChatAnswer:
     """Build the response, with arguments as JSON."""
-    return tags.answer_of(found, _called)
+    return tags.build_answer(found, _parse_call)
 
 
-def _called(one: TaggedPart) -> ToolCall | None:
+def _parse_call(one: TaggedPart) -> ToolCall | None:
     name, inner = one.first(tags.TOOL_NAME), one.first(tags.TOOL_ARGS)
     if name is None or inner is None or name.partial:
         return None
@@ -192,13 +198,13 @@ def _json(one: TaggedPart) -> str:
         return ""
     inner = [_json(part) for part in one.parts]
     if kind == "text":
-        return escaped(one.text)
+        return escape_json(one.text)
     if kind == "name":
         return one.text
     if kind == "string":
         return '"' + "".join(inner[:1]) + ("" if one.partial else '"') if inner else '"'
     if kind == "key":
-        return '"' + escaped("".join(inner[:1])) + ("" if one.partial else '":')
+        return '"' + escape_json("".join(inner[:1])) + ("" if one.partial else '":')
     if kind in ("object", "array"):
         first, last = "{}" if kind == "object" else "[]"
         return first + ",".join(inner) + ("" if one.partial else last)

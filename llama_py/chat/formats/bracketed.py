@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from llama_py.chat.formats import form
-from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
 from llama_py.chat.peg.leaves import rest, until
 from llama_py.chat.peg.named import trigger
-from llama_py.chat.peg.nodes import NOTHING, SPACE, Expression, choice, many, optional, seq
+from llama_py.chat.peg.nodes import NOTHING, SPACE, Expression, choice, optional, repetition, seq
 
 THINK, THOUGHT, CALL, ARGUMENTS = "[THINK]", "[/THINK]", "[TOOL_CALLS]", "[ARGS]"
 
@@ -21,21 +21,23 @@ def build_form(asked: AnswerRequest) -> AnswerForm:
             *(
                 tool_rule(
                     name,
-                    form.call(form.opened(form.named(name) + ARGUMENTS) + form.arguments_of(tool)),
+                    form.call(
+                        form.opened(form.named(name) + ARGUMENTS) + form.call_arguments(tool)
+                    ),
                 )
-                for name, tool in each(asked)
+                for name, tool in iterate_tools(asked)
             )
         )
-        several = many(CALL + one, 1, -1 if asked.parallel else 1)
+        several = repetition(CALL + one, 1, -1 if asked.parallel else 1)
         said = form.content(until(CALL)) + SPACE
-        root = thoughts << form.calls_after(asked, said, trigger("tool call", several))
+        root = thoughts << form.content_then_calls(asked, said, trigger("tool call", several))
     elif asked.schema is not None:
-        root = thoughts << form.json_of(asked.schema)
+        root = thoughts << form.json_content(asked.schema)
     else:
         root = thoughts << form.content(rest())
     return AnswerForm(
         root,
-        form.continued(asked, THINK, THOUGHT),
+        form.prompt_continuation(asked, THINK, THOUGHT),
         asked.is_json or bool(asked.tools),
         asked.lazy,
         (CALL,),

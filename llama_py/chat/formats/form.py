@@ -8,19 +8,19 @@ from typing import Any, TypeAlias
 
 from llama_py.chat import answer as tags
 from llama_py.chat.answer import ChatAnswer, Reader
-from llama_py.chat.formats.schema import parameters_of
+from llama_py.chat.formats.schema import tool_parameters
 from llama_py.chat.peg.found import TaggedPart
 from llama_py.chat.peg.named import rule, tag
 from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
-    As,
     Expression,
+    WithGrammar,
     atomic,
     choice,
-    joined,
-    many,
+    join_items,
     optional,
+    repetition,
     seq,
 )
 from llama_py.chat.peg.values import of_schema
@@ -126,25 +126,25 @@ value, string = map(_tagged, (tags.ARG_VALUE, tags.ARG_STRING))
 
 def thoughts(item: Expression) -> Expression:
     """Return reasoning, which a response's grammar omits: it has a separate constraint."""
-    return As(item, NOTHING)
+    return WithGrammar(item, NOTHING)
 
 
-def json_of(schema: Mapping[str, Any]) -> Expression:
+def json_content(schema: Mapping[str, Any]) -> Expression:
     """Return content as JSON of a schema; it may also be in a fence, with any space around."""
     value = content(of_schema(schema))
     fenced = seq("```json", SPACE, value, SPACE, "```")
-    return rule("response format", As(seq(SPACE, choice(fenced, value), SPACE), value))
+    return rule("response format", WithGrammar(seq(SPACE, choice(fenced, value), SPACE), value))
 
 
-def calls_after(asked: AnswerRequest, said: Expression, calls: Expression) -> Expression:
+def content_then_calls(asked: AnswerRequest, said: Expression, calls: Expression) -> Expression:
     """Return calls after content. A required call has no content before it; with a schema the
     response is calls or JSON."""
     if asked.lazy:
         return said + optional(calls)
     if asked.required:
-        return seq(As(said + SPACE, NOTHING), calls)
+        return seq(WithGrammar(said + SPACE, NOTHING), calls)
     assert asked.schema is not None
-    return As(SPACE, NOTHING) + choice(calls, json_of(asked.schema))
+    return WithGrammar(SPACE, NOTHING) + choice(calls, json_content(asked.schema))
 
 
 def any_order(arguments: Sequence[tuple[Expression, bool]], between: Expression) -> Expression:
@@ -154,31 +154,31 @@ def any_order(arguments: Sequence[tuple[Expression, bool]], between: Expression)
         return NOTHING
     required = [one for one, is_required in arguments if is_required]
     others = [one for one, is_required in arguments if not is_required]
-    found = joined(required, between)
+    found = join_items(required, between)
     if others:
         other = choice(*others)
-        more = many(between + other)
+        more = repetition(between + other)
         found = found + more if required else optional(other + more)
     one = choice(*(one for one, _ in arguments))
-    return As(optional(one + many(between + one)), found)
+    return WithGrammar(optional(one + repetition(between + one)), found)
 
 
-def each(asked: AnswerRequest) -> Iterator[tuple[str, Tool]]:
+def iterate_tools(asked: AnswerRequest) -> Iterator[tuple[str, Tool]]:
     """Yield the tools with their names."""
     for tool in asked.tools:
         yield tool["function"]["name"], tool
 
 
-def arguments_of(tool: Tool) -> Expression:
+def call_arguments(tool: Tool) -> Expression:
     """Return an expression of a call's arguments as JSON."""
-    return arguments(of_schema(parameters_of(tool)))
+    return arguments(of_schema(tool_parameters(tool)))
 
 
 def tool_rule(name: str, item: Expression | str) -> Expression:
     return rule(f"tool {name}", item)
 
 
-def continued(asked: AnswerRequest, start: str, between: str) -> str:
+def prompt_continuation(asked: AnswerRequest, start: str, between: str) -> str:
     """Return the prompt's end of a continued message, with reasoning after `start`."""
     if asked.said is None:
         return asked.prompt

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, rest, until
-from llama_py.chat.peg.named import permuted, rule, trigger
+from llama_py.chat.peg.named import permutation, rule, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
-    As,
     Expression,
+    WithGrammar,
     atomic,
     choice,
     lit,
-    many,
     optional,
     peek,
+    repetition,
     seq,
 )
 from llama_py.chat.peg.values import ARRAY, BOOLEAN, NULL, NUMBER, OBJECT, of_schema
@@ -43,13 +43,13 @@ def by_lines(asked: AnswerRequest) -> AnswerForm:
     """Return a form with one tag per line; models without reasoning may omit the tag around a
     call."""
     thinks = THINK in asked.source
-    starts = (CALL, *(f"<function={name}>" for name, _ in each(asked) if not thinks))
+    starts = (CALL, *(f"<function={name}>" for name, _ in iterate_tools(asked) if not thinks))
     prompt = asked.prompt
     if asked.said is not None:
         said = asked.said[1] or ""
         prompt = TURN + said
         if thinks:
-            prompt = form.continued(asked, f"{TURN}{THINK}\n", f"\n{THOUGHT}\n\n")
+            prompt = form.prompt_continuation(asked, f"{TURN}{THINK}\n", f"\n{THOUGHT}\n\n")
     return AnswerForm(
         _root(asked, thinks, starts),
         prompt,
@@ -68,15 +68,15 @@ def _root(asked: AnswerRequest, thinks: bool, starts: tuple[str, ...]) -> Expres
         thoughts = optional(seq(THINK, SPACE, inner, choice(THOUGHT, peek(CALL))))
     start = TURN + form.thoughts(thoughts)
     if not asked.tools:
-        said = form.content(rest()) if asked.schema is None else form.json_of(asked.schema)
+        said = form.content(rest()) if asked.schema is None else form.json_content(asked.schema)
         return start << said
-    one = choice(*(tool_rule(name, _call(name, tool)) for name, tool in each(asked)))
+    one = choice(*(tool_rule(name, _call(name, tool)) for name, tool in iterate_tools(asked)))
     body = seq(one, CALLED, SPACE)
     call = rule("tool call", CALL + "\n" + body)
     first = call if thinks else rule("first call", seq(optional(CALL + "\n"), body))
-    calls = first + many(call) if asked.parallel else first
+    calls = first + repetition(call) if asked.parallel else first
     said = form.content(until(*starts)) + SPACE
-    return start << form.calls_after(asked, said, trigger("tool calls", calls))
+    return start << form.content_then_calls(asked, said, trigger("tool calls", calls))
 
 
 def _call(name: str, tool: form.Tool) -> Expression:
@@ -92,12 +92,12 @@ def _call(name: str, tool: form.Tool) -> Expression:
             inner = text
         else:  # JSON if possible, but a model may write anything
             json = choice(*(value for type, value in VALUES if type in types))
-            inner = As(choice(atomic(form.value(json) + close), text), text)
+            inner = WithGrammar(choice(atomic(form.value(json) + close), text), text)
         found = rule(f"argument {name} {one.name}", form.argument(start + inner))
         (required if one.required else others).append(found)
-    arguments = permuted(f"arguments {name}", required)
+    arguments = permutation(f"arguments {name}", required)
     if others:
-        arguments = arguments + many(choice(*others))
+        arguments = arguments + repetition(choice(*others))
     opened = form.opened(seq("<function=", form.named(name), ">\n"))
     return form.call(seq(opened, form.arguments(arguments), form.closed("</function>\n")))
 
@@ -112,18 +112,20 @@ def in_attributes(asked: AnswerRequest) -> AnswerForm:
         thoughts = (THINK << form.reasoning(until(THOUGHT)) << THOUGHT) + SPACE
     start = lit(TURN) + form.thoughts(thoughts)
     if asked.tools:
-        one = choice(*(tool_rule(name, _with_names(name, tool)) for name, tool in each(asked)))
-        several = many(one + SPACE, 1, -1 if asked.parallel else 1)
+        one = choice(
+            *(tool_rule(name, _with_names(name, tool)) for name, tool in iterate_tools(asked))
+        )
+        several = repetition(one + SPACE, 1, -1 if asked.parallel else 1)
         calls = trigger("tool call", several)
         said = form.content(until("<function"))
-        root = seq(start, form.calls_after(asked, said, calls), END)
+        root = seq(start, form.content_then_calls(asked, said, calls), END)
     elif asked.schema is not None:
-        root = start + form.json_of(asked.schema)
+        root = start + form.json_content(asked.schema)
     else:
         root = seq(start, form.content(rest()), END)
     return AnswerForm(
         root,
-        form.continued(asked, f"{TURN}{THINK}\n", f"\n{THOUGHT}\n\n"),
+        form.prompt_continuation(asked, f"{TURN}{THINK}\n", f"\n{THOUGHT}\n\n"),
         asked.is_json or bool(asked.tools),
         asked.lazy,
         ("<function",),

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, rest, until
 from llama_py.chat.peg.named import rule, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
-    As,
     Expression,
+    WithGrammar,
     choice,
-    joined,
+    join_items,
     lit,
-    many,
     never,
     optional,
+    repetition,
     seq,
 )
 from llama_py.chat.peg.values import of_schema
@@ -52,7 +52,7 @@ def build_form(asked: AnswerRequest) -> AnswerForm:
 def _continued(asked: AnswerRequest, later: bool) -> str:
     if later and asked.said is not None and not asked.said[0]:
         return TURN + THOUGHT + (asked.said[1] or "")
-    return form.continued(asked, TURN + THINK, THOUGHT)
+    return form.prompt_continuation(asked, TURN + THINK, THOUGHT)
 
 
 def _root(asked: AnswerRequest, later: bool, begin: str, end: str) -> Expression:
@@ -64,18 +64,18 @@ def _root(asked: AnswerRequest, later: bool, begin: str, end: str) -> Expression
         thoughts = optional(empty)
     thoughts = form.thoughts(thoughts)
     if not asked.tools:
-        said = form.content(rest()) if asked.schema is None else form.json_of(asked.schema)
+        said = form.content(rest()) if asked.schema is None else form.json_content(asked.schema)
         return seq(TURN, thoughts, said, END)
-    one = choice(*(tool_rule(name, _call(name, tool)) for name, tool in each(asked)))
-    several = one + many(SPACE + one) if asked.parallel else one
+    one = choice(*(tool_rule(name, _call(name, tool)) for name, tool in iterate_tools(asked)))
+    several = one + repetition(SPACE + one) if asked.parallel else one
     calls = trigger("tool call", seq(begin, SPACE, several, SPACE, end))
     ends = ("\n\n" + begin, begin)
     said = seq(never(THINK), form.content(until(*ends)), SPACE)
-    usual = thoughts + form.calls_after(asked, said, calls)
+    usual = thoughts + form.content_then_calls(asked, said, calls)
     if not (asked.reasoning and asked.thinking):
         return seq(TURN, usual, END)
     within = seq(THINK, form.reasoning(until(*ends, THOUGHT)), SPACE, calls)
-    return seq(TURN, As(choice(within, usual), usual), END)
+    return seq(TURN, WithGrammar(choice(within, usual), usual), END)
 
 
 def _call(name: str, tool: form.Tool) -> Expression:
@@ -89,8 +89,8 @@ def _call(name: str, tool: form.Tool) -> Expression:
         whole = seq(form.argument_opened(start), inner, form.argument_closed(CLOSE))
         found = rule(f"argument {name} {one.name}", form.argument(whole))
         (required if one.required else others).append(found)
-    inner = joined(required, SPACE)
+    inner = join_items(required, SPACE)
     if others:
-        inner = inner + many(SPACE + choice(*others))
+        inner = inner + repetition(SPACE + choice(*others))
     opened = form.opened(seq(f'<{DSML}invoke name="', form.named(name), '">\n'))
     return form.call(seq(opened, inner, SPACE, form.closed(f"</{DSML}invoke>")))

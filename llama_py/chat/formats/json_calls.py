@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from llama_py.chat.formats.form import (
     AnswerRequest,
     Tool,
-    arguments_of,
     call,
+    call_arguments,
     closed,
-    each,
     identified,
+    iterate_tools,
     named,
     opened,
     tool_rule,
 )
-from llama_py.chat.peg.leaves import Quoted
+from llama_py.chat.peg.leaves import QuotedText
 from llama_py.chat.peg.named import trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
@@ -24,10 +24,10 @@ from llama_py.chat.peg.nodes import (
     Expression,
     atomic,
     choice,
-    joined,
+    join_items,
     lit,
-    many,
     optional,
+    repetition,
     seq,
 )
 from llama_py.chat.peg.values import NUMBER, member
@@ -61,9 +61,12 @@ def json_calls(
     """Return calls between two marks, with `wrapper` optionally in `{"type": "function", ...}`."""
     how = _by_name if keys.by_name else _nested if "." in keys.name else _flat
     one = choice(
-        *(tool_rule(name, call(how(name, tool, keys, wrapper))) for name, tool in each(asked))
+        *(
+            tool_rule(name, call(how(name, tool, keys, wrapper)))
+            for name, tool in iterate_tools(asked)
+        )
     )
-    calls = one + many(COMMA + one) if asked.parallel else one
+    calls = one + repetition(COMMA + one) if asked.parallel else one
     if keys.array:
         calls = seq("[", SPACE, calls, SPACE, "]")
     return trigger("tool call", seq(marks[0], SPACE, calls, SPACE, marks[1]))
@@ -74,7 +77,7 @@ def _name(name: str) -> Expression:
 
 
 def _id(key: str, numbers: bool = True) -> Expression:
-    text = seq('"', identified(Quoted('"')), '"')
+    text = seq('"', identified(QuotedText('"')), '"')
     value = choice(text, identified(NUMBER)) if numbers else text
     return atomic(member(key, value))
 
@@ -82,13 +85,13 @@ def _id(key: str, numbers: bool = True) -> Expression:
 def _flat(name: str, tool: Tool, keys: CallKeys, wrapper: bool) -> Expression:
     parts = [
         (member(keys.name, _name(name)), keys.name),
-        (member(keys.arguments, arguments_of(tool)), keys.arguments),
+        (member(keys.arguments, call_arguments(tool)), keys.arguments),
     ]
     parts += [(optional(_id(key)), key) for key in (keys.id, keys.made_id) if key]
     order = keys.order
     parts.sort(key=lambda part: order.index(part[1]) if part[1] in order else len(order))
     kind = optional(member("type", lit('"function"')) + COMMA) if wrapper else NOTHING
-    inner = joined((part for part, _ in parts), COMMA)
+    inner = join_items((part for part, _ in parts), COMMA)
     return seq(opened("{"), SPACE, kind, inner, SPACE, closed("}"))
 
 
@@ -100,7 +103,7 @@ def _nested(name: str, tool: Tool, keys: CallKeys, wrapper: bool) -> Expression:
         SPACE,
         member(name_key, _name(name)),
         COMMA,
-        member(arguments_key, arguments_of(tool)),
+        member(arguments_key, call_arguments(tool)),
         SPACE,
         "}",
     )
@@ -120,11 +123,11 @@ def _by_name(name: str, tool: Tool, keys: CallKeys, wrapper: bool) -> Expression
         for key, numbers in ((keys.id, False), (keys.made_id, True))
         if key
     ]
-    value = arguments_of(tool)
+    value = call_arguments(tool)
     if keys.arguments:
         value = member(keys.arguments, value)
     if keys.arguments or ids:
-        value = seq("{", SPACE, joined([*ids, value], SPACE), SPACE, "}")
+        value = seq("{", SPACE, join_items([*ids, value], SPACE), SPACE, "}")
     return seq(
         opened("{"), SPACE, '"', named(name), '"', SPACE, ":", SPACE, value, SPACE, closed("}")
     )

@@ -43,7 +43,7 @@ class Family:
 FAMILIES: tuple[Family, ...] = (
     Family(("[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"), bracketed.build_form, ("[CALL_ID]",)),
     Family(("<|channel|>",), channels.build_form),
-    Family(("<atem:function_calls>", "<|eom|>"), recipients.addressed),
+    Family(("<atem:function_calls>", "<|eom|>"), recipients.build_recipients_form),
     Family((">>>all", ">>>${recipient}"), recipients.arrows),
     Family(("<|tool_calls_section_begin|>", "<|tool_call_begin|>"), sections.by_id),
     Family(("<|open|>", "<|close|>", "<|end_of_msg|>"), sections.nested),

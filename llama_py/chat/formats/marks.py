@@ -10,7 +10,7 @@ from typing import Literal
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import AnswerForm, AnswerRequest, Tool, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, Tool, iterate_tools, tool_rule
 from llama_py.chat.formats.json_calls import CallKeys, json_calls
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, rest, until
@@ -18,17 +18,17 @@ from llama_py.chat.peg.named import rule, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
     SPACE,
-    As,
     Expression,
+    WithGrammar,
     atomic,
     choice,
-    joined,
+    join_items,
     lit,
-    many,
     optional,
+    optional_spaces,
     peek,
+    repetition,
     seq,
-    spaced,
 )
 from llama_py.chat.peg.values import of_schema
 
@@ -84,7 +84,7 @@ class Marks:
         return self.preserved or tuple(dict.fromkeys(m.strip() for m in marks if m.strip()))
 
 
-def marked(marks: Marks, asked: AnswerRequest) -> AnswerForm:
+def build_marks_form(marks: Marks, asked: AnswerRequest) -> AnswerForm:
     """Return the form of responses with the given marks."""
     calls = asked.tools if marks.calls != "none" else ()
     asked = replace(asked, tools=calls)
@@ -126,7 +126,7 @@ def _root(marks: Marks, asked: AnswerRequest) -> Expression:
     if asked.tools:
         return before << _MADE[marks.calls](marks, asked, thoughts)
     if asked.schema is not None:
-        answer = seq(optional(marks.say), form.json_of(asked.schema), optional(marks.said))
+        answer = seq(optional(marks.say), form.json_content(asked.schema), optional(marks.said))
         return seq(before, SPACE, thoughts, answer, END)
     said = _said(marks, asked, thoughts)
     return before << said if marks.thinks else before + said
@@ -137,7 +137,7 @@ def _thoughts(marks: Marks, asked: AnswerRequest) -> Expression:
         return NOTHING
     end = marks.thought.strip()
     inner = form.reasoning(until(end))
-    block = optional(seq(spaced(marks.think), inner, spaced(marks.thought)))
+    block = optional(seq(optional_spaces(marks.think), inner, optional_spaces(marks.thought)))
     # White space after the prompt's reasoning is not content.
     _, closed, behind = asked.prompt.rpartition(end)
     behind = behind.removeprefix(marks.thought.partition(end)[2])
@@ -156,9 +156,9 @@ def _said(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expressio
 def _json(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
     if not marks.section[0] and marks.each_call[0]:
         one = json_calls(marks.each_call, marks.keys, asked, marks.wrapper)
-        several = many(one + SPACE, 1)  # parsed, even if only one is allowed
+        several = repetition(one + SPACE, 1)  # parsed, even if only one is allowed
         single = several if asked.parallel else one + SPACE
-        calls = trigger("tool calls", As(several, single))
+        calls = trigger("tool calls", WithGrammar(several, single))
     else:
         calls = json_calls(marks.section, marks.keys, asked, marks.wrapper)
     if marks.say:
@@ -170,8 +170,8 @@ def _json(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expressio
 
 def _named(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
     tools = []
-    for name, tool in each(asked):
-        inner = form.arguments_of(tool)
+    for name, tool in iterate_tools(asked):
+        inner = form.call_arguments(tool)
         tools.append(tool_rule(name, _function(marks, name, _id(marks), inner)))
     one: Expression = choice(*tools)
     if marks.each_call[0]:
@@ -183,12 +183,12 @@ def _named(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expressi
     else:
         inner = _several(one, asked, lit(", "))
         calls = trigger("tool call", seq(marks.section[0], inner, marks.section[1]))
-    return _behind(asked, thoughts, _said_before(marks), calls)
+    return _behind(asked, thoughts, _content_before_calls(marks), calls)
 
 
 def _tagged(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
     tools = []
-    for name, tool in each(asked):
+    for name, tool in iterate_tools(asked):
         inner, has_required = _arguments(marks, name, tool)
         ahead = peek(marks.key[0]) if marks.key[0] and has_required else None
         tools.append(tool_rule(name, _function(marks, name, _id(marks), inner, ahead)))
@@ -203,13 +203,13 @@ def _tagged(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Express
     else:
         inner = _several(one, asked, lit(", "))
         calls = trigger("tool call", seq(first, SPACE, inner, SPACE, last))
-    return _behind(asked, thoughts, _said_before(marks), calls)
+    return _behind(asked, thoughts, _content_before_calls(marks), calls)
 
 
 _MADE = {"json": _json, "name": _named, "tags": _tagged}
 
 
-def _said_before(marks: Marks) -> Expression:
+def _content_before_calls(marks: Marks) -> Expression:
     start = marks.section[0] or marks.each_call[0]
     return optional(form.content(until(start) if start else NOTHING))
 
@@ -218,11 +218,11 @@ def _behind(
     asked: AnswerRequest, thoughts: Expression, said: Expression, calls: Expression
 ) -> Expression:
     """Return calls after reasoning and content."""
-    return seq(thoughts, form.calls_after(asked, said, calls), END)
+    return seq(thoughts, form.content_then_calls(asked, said, calls), END)
 
 
 def _several(one: Expression, asked: AnswerRequest, between: Expression) -> Expression:
-    return one + many(between + one) if asked.parallel else one
+    return one + repetition(between + one) if asked.parallel else one
 
 
 def _id(marks: Marks) -> Expression | None:
@@ -275,7 +275,7 @@ def _arguments(marks: Marks, name: str, tool: Tool) -> tuple[Expression, bool]:
         inner = form.string(bare(one.schema, after)) if text else form.value(of_schema(one.schema))
         whole = form.argument(seq(start, before, inner, form.argument_closed(after)))
         (required if one.required else others).append(rule(f"argument {name} {one.name}", whole))
-    found = joined(required, SPACE)
+    found = join_items(required, SPACE)
     if others:
-        found = found + many(SPACE + choice(*others))
+        found = found + repetition(SPACE + choice(*others))
     return found, bool(required)

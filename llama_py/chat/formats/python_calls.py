@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from llama_py.chat.formats import form
-from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, rest, until
 from llama_py.chat.peg.named import trigger
-from llama_py.chat.peg.nodes import NOTHING, SPACE, As, Expression, choice, lit, many, optional, seq
+from llama_py.chat.peg.nodes import (
+    NOTHING,
+    SPACE,
+    Expression,
+    WithGrammar,
+    choice,
+    lit,
+    optional,
+    repetition,
+    seq,
+)
 from llama_py.chat.peg.values import DOUBLE, PYTHON, SINGLE, of_schema
 
 CALL, CALLED = "<|tool_call_start|>", "<|tool_call_end|>"
@@ -24,18 +34,18 @@ def build_form(asked: AnswerRequest) -> AnswerForm:
     start = lit(TURN) + form.thoughts(thoughts)
     holds = asked.is_json or bool(asked.tools)
     if asked.tools:
-        one = choice(*(tool_rule(name, _call(tool, name)) for name, tool in each(asked)))
-        several = one + many(seq(",", SPACE, one)) if asked.parallel else one
+        one = choice(*(tool_rule(name, _call(tool, name)) for name, tool in iterate_tools(asked)))
+        several = one + repetition(seq(",", SPACE, one)) if asked.parallel else one
         calls = trigger("tool call", seq(CALL + "[", SPACE, several, SPACE, "]" + CALLED))
-        root = seq(start, form.calls_after(asked, form.content(until(CALL)), calls), END)
+        root = seq(start, form.content_then_calls(asked, form.content(until(CALL)), calls), END)
     elif asked.schema is not None:
-        root = seq(start, form.json_of(asked.schema), END)
+        root = seq(start, form.json_content(asked.schema), END)
     else:
         root = seq(start, form.content(rest()), END)
     lists = LIST if LIST[0] in asked.source else ()
     return AnswerForm(
         root,
-        form.continued(asked, TURN + THINK, THOUGHT),
+        form.prompt_continuation(asked, TURN + THINK, THOUGHT),
         holds,
         asked.lazy,
         (CALL,),
@@ -49,7 +59,7 @@ def _call(tool: form.Tool, name: str) -> Expression:
     for one in parameters(tool):
         text = choice(DOUBLE, SINGLE) if one.schema.get("type") == "string" else PYTHON
         if one.types <= ALIKE:
-            text = As(text, of_schema(one.schema))
+            text = WithGrammar(text, of_schema(one.schema))
         start = form.argument_opened(form.argument_named(one.name) + "=")
         found = seq(start, form.value(text), form.argument_closed(NOTHING))
         each_argument.append((form.argument(found), one.required))

@@ -7,11 +7,21 @@ from __future__ import annotations
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, characters, rest, until
 from llama_py.chat.peg.named import rule, trigger
-from llama_py.chat.peg.nodes import NOTHING, SPACE, As, Expression, choice, lit, many, optional, seq
+from llama_py.chat.peg.nodes import (
+    NOTHING,
+    SPACE,
+    Expression,
+    WithGrammar,
+    choice,
+    lit,
+    optional,
+    repetition,
+    seq,
+)
 from llama_py.chat.peg.values import member, of_schema
 
 HEAD = "<|start_header_id|>assistant<|end_header_id|>\n\n>>>"
@@ -29,18 +39,18 @@ def arrows(asked: AnswerRequest) -> AnswerForm:
             *(
                 tool_rule(
                     name,
-                    form.call(seq(form.opened(form.named(name) + "\n"), form.arguments_of(tool))),
+                    form.call(seq(form.opened(form.named(name) + "\n"), form.call_arguments(tool))),
                 )
-                for name, tool in each(asked)
+                for name, tool in iterate_tools(asked)
             )
         )
-        first = one + many(seq(optional(">>>"), one)) if asked.parallel else one
+        first = one + repetition(seq(optional(">>>"), one)) if asked.parallel else one
         calls = trigger("tools", seq(optional(">>>"), first))
         both = seq("all\n", form.content(until(">>>")), calls)
         if asked.schema is not None:
-            said = "all\n" + form.json_of(asked.schema)
+            said = "all\n" + form.json_content(asked.schema)
         said = choice(calls, said) if asked.is_json else choice(both, said, calls)
-        said = As(choice(both, calls), calls) if asked.required else said
+        said = WithGrammar(choice(both, calls), calls) if asked.required else said
     holds = bool(asked.tools)
     return AnswerForm(
         seq(HEAD, said, END), prompt, holds, asked.lazy, (), (TO_ONE,), preserved=(">>>all",)
@@ -53,15 +63,15 @@ MESSAGE, FENCE = "<|message|>", "</atem:parameter>"
 TO_TOOL = r"<\|start\|>assistant( to=(?!self<\|message\|>)(?!user<\|message\|>)[^<]*?<\|message\|>)"
 
 
-def addressed(asked: AnswerRequest) -> AnswerForm:
+def build_recipients_form(asked: AnswerRequest) -> AnswerForm:
     """Return a form of messages to=self (reasoning), to=user, or to a tool."""
     prompt = START
     if asked.said is not None:
         to_user = f"{EOM}{START} to=user{MESSAGE}"
-        prompt = form.continued(asked, f"{START} to=self{MESSAGE}", to_user)
+        prompt = form.prompt_continuation(asked, f"{START} to=self{MESSAGE}", to_user)
     holds = asked.is_json or bool(asked.tools)
     return AnswerForm(
-        _addressed(asked, holds) + As(ENDS, NOTHING),
+        _build_message(asked, holds) + WithGrammar(ENDS, NOTHING),
         prompt,
         holds,
         asked.lazy,
@@ -82,20 +92,24 @@ def addressed(asked: AnswerRequest) -> AnswerForm:
     )
 
 
-def _addressed(asked: AnswerRequest, holds: bool) -> Expression:
+def _build_message(asked: AnswerRequest, holds: bool) -> Expression:
     if not asked.reasoning and not holds:
         return START + form.content(rest())
     made = form.reasoning if asked.reasoning else form.content
-    before = many(seq(START, rule("analysis", seq(f" to=self{MESSAGE}", made(until(EOM)), EOM))))
+    before = repetition(
+        seq(START, rule("analysis", seq(f" to=self{MESSAGE}", made(until(EOM)), EOM)))
+    )
     before = form.thoughts(before)
     said = form.content(until("<|eot|>", EOM))
     if asked.schema is not None:
-        said = form.json_of(asked.schema)
+        said = form.json_content(asked.schema)
     final = rule("final", seq(optional(" to=user"), MESSAGE, said))
     if not asked.tools:
         return seq(before, START, final)
-    one = choice(*(tool_rule(name, _addressed_call(name, tool)) for name, tool in each(asked)))
-    several = one + many(seq(EOM + START, one)) if asked.parallel else one
+    one = choice(
+        *(tool_rule(name, _addressed_call(name, tool)) for name, tool in iterate_tools(asked))
+    )
+    several = one + repetition(seq(EOM + START, one)) if asked.parallel else one
     calls = trigger("tool call", several)
     if asked.required:
         return seq(before, START, calls)
@@ -115,7 +129,7 @@ def _addressed_call(name: str, tool: form.Tool) -> Expression:
     inner = form.any_order(each_argument, SPACE)
     opened = seq(
         " to=",
-        As(until(MESSAGE), characters("[A-Za-z0-9_.:-]", 1, 64)),
+        WithGrammar(until(MESSAGE), characters("[A-Za-z0-9_.:-]", 1, 64)),
         f"{MESSAGE}<atem:function_calls>",
         SPACE,
         '<atem:invoke name="',
@@ -137,14 +151,14 @@ def roles(asked: AnswerRequest) -> AnswerForm:
     said: Expression = form.content(rest())
     if asked.tools:
         tools = []
-        for name, tool in each(asked):
+        for name, tool in iterate_tools(asked):
             key = member("name", seq('"', form.named(name), '"'))
-            inner = member("arguments", form.arguments_of(tool))
+            inner = member("arguments", form.call_arguments(tool))
             body = form.opened("{" << key) << "," << inner << "}"
             tools.append(tool_rule(name, form.call(body)))
         calls = trigger("tool call", CALL + choice(*tools))
         before = form.content(until("<|message_sep|>\n\n")) + SPACE
-        said = form.calls_after(asked, before, calls)
+        said = form.content_then_calls(asked, before, calls)
     return AnswerForm(
         lit(ROLE) + said,
         prompt,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import log
 from typing import Any
 
-from llama_py.grammar.places import located
+from llama_py.grammar.places import walk_schema
 
 Schema = Mapping[str, Any]
 TYPES = frozenset(("null", "boolean", "number", "integer", "string", "array", "object"))
@@ -29,7 +29,7 @@ class Parameter:
     @property
     def types(self) -> frozenset[str]:
         """Types that it may have."""
-        return types_of(self.schema, self.schema)
+        return schema_types(self.schema, self.schema)
 
     @property
     def may_be_text(self) -> bool:
@@ -37,14 +37,14 @@ class Parameter:
         return may_be_text(self.schema, self.schema)
 
 
-def parameters_of(tool: Schema) -> Schema:
+def tool_parameters(tool: Schema) -> Schema:
     """Return the schema of a tool's arguments."""
     found = tool["function"].get("parameters")
     return found if found else {"type": "object", "properties": {}}
 
 
 def parameters(tool: Schema) -> list[Parameter]:
-    return members(parameters_of(tool))
+    return members(tool_parameters(tool))
 
 
 def members(schema: Schema, root: Schema | None = None) -> list[Parameter]:
@@ -56,12 +56,14 @@ def members(schema: Schema, root: Schema | None = None) -> list[Parameter]:
     if not isinstance(known, Mapping):
         return []
     return [
-        Parameter(name, alone(one if isinstance(one, Mapping) else {}, root), name in required)
+        Parameter(
+            name, self_contained(one if isinstance(one, Mapping) else {}, root), name in required
+        )
         for name, one in known.items()
     ]
 
 
-def alone(schema: Schema, root: Schema) -> Schema:
+def self_contained(schema: Schema, root: Schema) -> Schema:
     """Return a part of a schema with the definitions of the whole."""
     more = {key: root[key] for key in DEFINITIONS if key in root and key not in schema}
     return {**schema, **more}
@@ -88,7 +90,7 @@ def depth_within(schema: Schema, depth: int) -> int:
 
     Each level multiplies the grammar by the number of references, up to MAX_COPIES.
     """
-    parts = [part for _, part in located(dict(schema))]
+    parts = [part for _, part in walk_schema(dict(schema))]
     n = sum(part.get("$ref") == schema["$ref"] for part in parts) - 1
     if n < 1 or not depth:
         return depth
@@ -125,26 +127,26 @@ def kind(schema: Schema) -> str:
     return "string" if any(key in schema for key in _TEXT) else "any"
 
 
-def types_of(schema: Schema, root: Schema, seen: tuple[int, ...] = ()) -> frozenset[str]:
+def schema_types(schema: Schema, root: Schema, seen: tuple[int, ...] = ()) -> frozenset[str]:
     if "$ref" in schema:
         found = target(schema, root)
         if found is None or id(found) in seen:
             return frozenset()
-        return types_of(found, root, (*seen, id(found)))
+        return schema_types(found, root, (*seen, id(found)))
     each = alternatives(schema)
     if each is not None:
-        return frozenset().union(*(types_of(one, root, seen) for one in each))
+        return frozenset().union(*(schema_types(one, root, seen) for one in each))
     what = kind(schema)
     if what == "any":
         return TYPES
     if what == "const":
-        return frozenset((_type_of(schema["const"]),))
+        return frozenset((_value_type(schema["const"]),))
     if what == "enum":
-        return frozenset(map(_type_of, schema["enum"]))
+        return frozenset(map(_value_type, schema["enum"]))
     if what == "allOf":
         found_types = TYPES
         for one in schema["allOf"]:
-            found_types &= types_of(one, root, seen)
+            found_types &= schema_types(one, root, seen)
         return found_types
     return frozenset(("number", "integer")) if what == "number" else frozenset((what,))
 
@@ -169,7 +171,7 @@ def may_be_text(schema: Schema, root: Schema, seen: tuple[int, ...] = ()) -> boo
     return what == "string"
 
 
-def _type_of(value: Any) -> str:
+def _value_type(value: Any) -> str:
     if value is None:
         return "null"
     return next((name for type, name in _OF.items() if isinstance(value, type)), "object")

@@ -7,11 +7,20 @@ from __future__ import annotations
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import AnswerForm, AnswerRequest, each, tool_rule
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
 from llama_py.chat.formats.schema import parameters
 from llama_py.chat.peg.leaves import END, characters, rest, until
 from llama_py.chat.peg.named import rule, trigger
-from llama_py.chat.peg.nodes import NOTHING, As, Expression, choice, lit, many, optional, seq
+from llama_py.chat.peg.nodes import (
+    NOTHING,
+    Expression,
+    WithGrammar,
+    choice,
+    lit,
+    optional,
+    repetition,
+    seq,
+)
 from llama_py.chat.peg.values import of_schema
 
 THINK, THOUGHT = "<think>", "</think>"
@@ -30,7 +39,7 @@ def by_id(asked: AnswerRequest) -> AnswerForm:
     root = seq(start, form.content(rest()), END)
     if asked.tools:
         tools = []
-        for name, tool in each(asked):
+        for name, tool in iterate_tools(asked):
             id = form.identified(seq("functions.", form.named(name), ":", characters("[0-9]")))
             tools.append(
                 tool_rule(
@@ -38,19 +47,19 @@ def by_id(asked: AnswerRequest) -> AnswerForm:
                     form.call(
                         seq(
                             form.opened(id + ARGUMENTS),
-                            form.arguments_of(tool),
+                            form.call_arguments(tool),
                             form.closed(optional(CALLED)),
                         )
                     ),
                 )
             )
-        several = many(seq(CALL, choice(*tools)), 1, -1 if asked.parallel else 1)
+        several = repetition(seq(CALL, choice(*tools)), 1, -1 if asked.parallel else 1)
         calls = seq(optional(BEGIN), trigger("tool call", several + optional(STOP)))
         said = form.content(until(BEGIN, CALL))
-        root = seq(start, form.calls_after(asked, said, calls), END)
+        root = seq(start, form.content_then_calls(asked, said, calls), END)
     return AnswerForm(
         root,
-        form.continued(asked, TURN + THINK, THOUGHT),
+        form.prompt_continuation(asked, TURN + THINK, THOUGHT),
         bool(asked.tools),
         asked.lazy,
         (CALL,),
@@ -60,44 +69,46 @@ def by_id(asked: AnswerRequest) -> AnswerForm:
 
 
 SEP, EOM = "<|sep|>", "<|end_of_msg|>"
-ATTRIBUTES = As(until(SEP), characters('[ A-Za-z0-9_="]', 0, 40))  # such as an index
+ATTRIBUTES = WithGrammar(until(SEP), characters('[ A-Za-z0-9_="]', 0, 40))  # such as an index
 
 
-def _begun(name: str) -> str:
+def _begin_mark(name: str) -> str:
     return f"<|open|>{name}{SEP}"
 
 
-def _ended(name: str) -> str:
+def _end_mark(name: str) -> str:
     return f"<|close|>{name}{SEP}"
 
 
-MESSAGE = _begun('message role="assistant"')
+MESSAGE = _begin_mark('message role="assistant"')
 
 
 def nested(asked: AnswerRequest) -> AnswerForm:
     """Return a form of `<|open|>call tool="NAME" ...<|sep|>` in a section, with a tag per
     argument."""
-    think, thought, response = _begun("think"), _ended("think"), _begun("response")
-    tools_begin, tools_end, end = _begun("tools"), _ended("tools"), _ended("message")
+    think, thought, response = _begin_mark("think"), _end_mark("think"), _begin_mark("response")
+    tools_begin, tools_end, end = _begin_mark("tools"), _end_mark("tools"), _end_mark("message")
     inner = until(thought, response)
     said = form.reasoning(inner) if asked.reasoning else form.content(inner)
     thoughts = form.thoughts(optional(seq(optional(think), said, optional(thought))))
     start = optional(MESSAGE) + thoughts
     content = seq(
         optional(response),
-        form.content(until(_ended("response"), tools_begin, end)),
-        optional(_ended("response")),
+        form.content(until(_end_mark("response"), tools_begin, end)),
+        optional(_end_mark("response")),
     )
     trailer = seq(optional(end), optional(EOM))
     root = seq(start, content, trailer, END)
     if asked.tools:
-        one = choice(*(tool_rule(name, _nested_call(name, tool)) for name, tool in each(asked)))
-        several = many(one, 1, -1 if asked.parallel else 1)
+        one = choice(
+            *(tool_rule(name, _nested_call(name, tool)) for name, tool in iterate_tools(asked))
+        )
+        several = repetition(one, 1, -1 if asked.parallel else 1)
         calls = trigger("tool call", seq(tools_begin, several, tools_end, trailer))
-        root = seq(start, form.calls_after(asked, content, calls), trailer, END)
+        root = seq(start, form.content_then_calls(asked, content, calls), trailer, END)
     return AnswerForm(
         root,
-        form.continued(asked, MESSAGE + think, thought + response),
+        form.prompt_continuation(asked, MESSAGE + think, thought + response),
         bool(asked.tools),
         asked.lazy,
         (tools_begin,),
@@ -108,13 +119,13 @@ def nested(asked: AnswerRequest) -> AnswerForm:
 
 def _nested_call(name: str, tool: form.Tool) -> Expression:
     each_argument = []
-    end = _ended("argument")
+    end = _end_mark("argument")
     for one in parameters(tool):
         kind = one.schema.get("type", "string")
         if kind == "string" or not isinstance(kind, str):
             value = form.string(bare(one.schema, end))
         else:
-            value = As(form.value(until(end)), of_schema(one.schema))
+            value = WithGrammar(form.value(until(end)), of_schema(one.schema))
         found = rule(
             f"argument {name} {one.name}",
             form.argument(
@@ -132,4 +143,6 @@ def _nested_call(name: str, tool: form.Tool) -> Expression:
         each_argument.append((found, one.required))
     inner = form.any_order(each_argument, NOTHING)
     opened = seq('<|open|>call tool="', form.named(name), '"', ATTRIBUTES, SEP)
-    return form.call(seq(form.opened(opened), form.arguments(inner), form.closed(_ended("call"))))
+    return form.call(
+        seq(form.opened(opened), form.arguments(inner), form.closed(_end_mark("call")))
+    )

@@ -32,7 +32,7 @@ def build_form(asked: AnswerRequest) -> AnswerForm:
         thoughts = optional(seq(THINK, form.reasoning(inner), optional(THOUGHT)))
     else:
         thoughts = optional(form.content(seq(THINK, inner, optional(THOUGHT))))
-    said = form.content(until(SAID)) if asked.schema is None else form.json_of(asked.schema)
+    said = form.content(until(SAID)) if asked.schema is None else form.json_content(asked.schema)
     text = seq(TEXT, said, optional(SAID))
     if asked.tools:
         calls = json_calls((ACTION, DONE), KEYS, asked)
@@ -40,7 +40,7 @@ def build_form(asked: AnswerRequest) -> AnswerForm:
     root = seq(TURN + ROLE, form.thoughts(thoughts), text, optional(END_TURN), END)
     return AnswerForm(
         root,
-        form.continued(asked, TURN + ROLE + THINK, THOUGHT + TEXT),
+        form.prompt_continuation(asked, TURN + ROLE + THINK, THOUGHT + TEXT),
         bool(asked.tools) or asked.is_json,
         asked.auto and not asked.is_json,
         (ACTION,),

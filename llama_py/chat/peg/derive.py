@@ -6,10 +6,9 @@ Expressions are in sequences here: tags and names are irrelevant.
 from __future__ import annotations
 
 from llama_py.chat.peg.found import begins
-from llama_py.chat.peg.leaves import EndOfText, Until
+from llama_py.chat.peg.leaves import EndOfText, TextUntil
 from llama_py.chat.peg.named import NamedRule, Tag
 from llama_py.chat.peg.nodes import (
-    As,
     Atomic,
     ChoiceExpression,
     Expression,
@@ -19,6 +18,7 @@ from llama_py.chat.peg.nodes import (
     RepeatExpression,
     SequenceExpression,
     Space,
+    WithGrammar,
 )
 
 Items = tuple[Expression, ...]
@@ -34,7 +34,7 @@ def flat(*nodes: Expression) -> Items:
             found += flat(*node.items)
         elif isinstance(node, (Tag, Atomic, Later)):
             found += flat(node.item)
-        elif isinstance(node, As):
+        elif isinstance(node, WithGrammar):
             found += flat(node.grammar)
         elif isinstance(node, NamedRule) and is_open(node):
             found += flat(node.item)
@@ -48,14 +48,14 @@ def is_open(node: Expression, seen: tuple[int, ...] = ()) -> bool:
     if id(node) in seen:
         return False
     seen = (*seen, id(node))
-    if isinstance(node, Until):
+    if isinstance(node, TextUntil):
         return True
     if isinstance(node, SequenceExpression):
         inner = [item for item in node.items if not isinstance(item, (Peek, EndOfText))]
         return bool(inner) and is_open(inner[-1], seen)
     if isinstance(node, ChoiceExpression):
         return any(is_open(item, seen) for item in node.items)
-    if isinstance(node, As):
+    if isinstance(node, WithGrammar):
         return is_open(node.grammar, seen)
     if isinstance(node, (Tag, Atomic, NamedRule, RepeatExpression)):
         return is_open(node.item, seen)
@@ -73,19 +73,19 @@ def _may_be_empty(node: Expression) -> bool:
         return any(map(_may_be_empty, node.items))
     if isinstance(node, Literal):
         return not node.text
-    if isinstance(node, (SequenceExpression, Tag, Atomic, As)):
+    if isinstance(node, (SequenceExpression, Tag, Atomic, WithGrammar)):
         return may_be_empty(flat(node))
-    return isinstance(node, (Space, Until, Peek, EndOfText))
+    return isinstance(node, (Space, TextUntil, Peek, EndOfText))
 
 
-def behind(text: str, items: Items) -> list[Items]:
+def possible_rests(text: str, items: Items) -> list[Items]:
     """Return the possible rests of a sequence after a text that it begins with."""
-    return [left for left, _ in _behind(text, items, 0)]
+    return [left for left, _ in _derive_rests(text, items, 0)]
 
 
 def likeliest(text: str, items: Items) -> list[Items]:
     """Return the rests with the longest literal match, so the least matched as any text."""
-    found = _behind(text, items, 0)
+    found = _derive_rests(text, items, 0)
     least = min((wild for _, wild in found), default=0)
     return [left for left, wild in found if wild == least]
 
@@ -93,7 +93,7 @@ def likeliest(text: str, items: Items) -> list[Items]:
 Left = list[tuple[Items, int]]  # remaining items, and number of characters matched as any text
 
 
-def _behind(text: str, items: Items, depth: int) -> Left:
+def _derive_rests(text: str, items: Items, depth: int) -> Left:
     if not text:
         return [(items, 0)]
     if not items or depth > MAX_DEPTH:
@@ -103,14 +103,14 @@ def _behind(text: str, items: Items, depth: int) -> Left:
         if first.text.startswith(text):
             return [((Literal(first.text[len(text) :]), *rest), 0)]
         if text.startswith(first.text):
-            return _behind(text[len(first.text) :], rest, depth)
+            return _derive_rests(text[len(first.text) :], rest, depth)
         return []
     if isinstance(first, Space):
-        return _behind(text.lstrip(" \t\n\v\f\r"), rest, depth)
-    if isinstance(first, Until):
+        return _derive_rests(text.lstrip(" \t\n\v\f\r"), rest, depth)
+    if isinstance(first, TextUntil):
         return _behind_any(text, first, rest, depth)
     ways = ((*inner, *rest) for inner in _ways(first))
-    return [found for way in ways for found in _behind(text, way, depth + 1)]
+    return [found for way in ways for found in _derive_rests(text, way, depth + 1)]
 
 
 def _ways(node: Expression) -> list[Items]:
@@ -127,15 +127,15 @@ def _ways(node: Expression) -> list[Items]:
         return [(*flat(node.item), *left), *([()] if node.low == 0 else [])]
     if isinstance(node, NamedRule):
         return [flat(node.item)]
-    if isinstance(node, (SequenceExpression, Tag, Atomic, As, Later)):
+    if isinstance(node, (SequenceExpression, Tag, Atomic, WithGrammar, Later)):
         return [flat(node)]
     return []  # such as JSON, which has no start mark
 
 
-def _behind_any(text: str, node: Until, rest: Items, depth: int) -> Left:
+def _behind_any(text: str, node: TextUntil, rest: Items, depth: int) -> Left:
     """Return rests after text before a tag, which may be in it, start at its end, or follow."""
     places = [at for tag in node.tags if (at := text.find(tag)) >= 0]
     cut = min(places, default=len(text) - begins(text, node.tags))
-    more = _behind(text[cut:], rest, depth + 1) if cut < len(text) else []
+    more = _derive_rests(text[cut:], rest, depth + 1) if cut < len(text) else []
     found = [(left, wild + cut) for left, wild in more]
     return found if places else [((node, *rest), len(text)), *found]

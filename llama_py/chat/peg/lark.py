@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from llama_py.chat.peg.derive import Items, behind, flat, is_open, likeliest, may_be_empty
-from llama_py.chat.peg.leaves import Matched, Quoted, Until
+from llama_py.chat.peg.derive import Items, flat, is_open, likeliest, may_be_empty, possible_rests
+from llama_py.chat.peg.leaves import CharacterRun, QuotedText, TextUntil
 from llama_py.chat.peg.named import NamedRule
 from llama_py.chat.peg.nodes import (
     ChoiceExpression,
@@ -20,7 +20,7 @@ from llama_py.chat.peg.nodes import (
     Space,
 )
 from llama_py.chat.peg.values import JSON, NUMBER
-from llama_py.grammar.schema import kept
+from llama_py.grammar.schema import enforce_schema
 
 SPACES = r"/ |\n{1,2}[ \t]{0,20}/"
 ANY = "(?s:.*)"
@@ -29,7 +29,7 @@ NUMBERS = r"/-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,16})?([eE][-+]?[0-9]{1,3})?/"
 MAX_WAYS = 64  # maximum alternatives after a text
 
 
-def lark_of(root: Expression, prompt: str, lazy: bool) -> str:
+def write_lark(root: Expression, prompt: str, lazy: bool) -> str:
     """Return the grammar of a response after the prompt's end; lazy: after a trigger."""
     writer = _Writer()
     if lazy:
@@ -42,10 +42,12 @@ def lark_of(root: Expression, prompt: str, lazy: bool) -> str:
 
 def _triggers(root: Expression) -> list[Expression]:
     """Return the rules that may start a lazy grammar."""
-    return [node.item for node in nodes_in(root) if isinstance(node, NamedRule) and node.trigger]
+    return [
+        node.item for node in iterate_nodes(root) if isinstance(node, NamedRule) and node.trigger
+    ]
 
 
-def nodes_in(root: Expression) -> Iterator[Expression]:
+def iterate_nodes(root: Expression) -> Iterator[Expression]:
     """Yield each part of an expression once."""
     left, seen = [root], set[int]()
     while left:
@@ -72,14 +74,14 @@ class _Writer:
             if isinstance(item, Literal):
                 text += item.text
                 continue
-            found += [_quoted(text)] if text else []
+            found += [_quote(text)] if text else []
             text = ""
-            if isinstance(item, Until):
-                return " ".join([*found, self._until(item, rest)])
+            if isinstance(item, TextUntil):
+                return " ".join([*found, self._write_until(item, rest)])
             if is_open(item) and isinstance(item, (ChoiceExpression, RepeatExpression)):
                 return " ".join([*found, self._spread(item, rest)])
             found.append(self._part(item))
-        found += [_quoted(text)] if text else []
+        found += [_quote(text)] if text else []
         return " ".join(found) or '""'
 
     def _spread(self, item: ChoiceExpression | RepeatExpression, rest: Items) -> str:
@@ -91,44 +93,48 @@ class _Writer:
             if item.low == 0 and not may_be_empty(ways[0]):
                 ways.append(())
         else:  # unbounded: it includes any text
-            ways = [(Until(()),)] if may_be_empty(rest) else [(Until(_tags(flat(item.item))),)]
+            ways = (
+                [(TextUntil(()),)] if may_be_empty(rest) else [(TextUntil(_tags(flat(item.item))),)]
+            )
         return _either([self.sequence((*way, *rest)) for way in ways])
 
-    def _until(self, item: Until, rest: Items) -> str:
+    def _write_until(self, item: TextUntil, rest: Items) -> str:
         found = []
         for tag in item.tags:
-            ways = behind(tag, rest)[:MAX_WAYS]
+            ways = possible_rests(tag, rest)[:MAX_WAYS]
             if ways:
                 tails = _either([self.sequence(way) for way in ways])
                 found.append(f"{self._up_to(tag, item)} {tails}")
         if may_be_empty(rest) or not found:
-            found.append(self._without(item.tags))
+            found.append(self._write_without_tags(item.tags))
         return _either(found)
 
-    def _up_to(self, tag: str, item: Until) -> str:
+    def _write_through(self, tag: str, item: TextUntil) -> str:
         """Write text up to a tag, and the tag."""
         if item.terminal:
             pattern = pattern_of_text(tag)
-            return self._named(
+            return self._name_rule(
                 ("terminal", tag, item.terminal),
                 f"T{{}}: ({item.terminal} /{pattern}/) & ~/{ANY}{pattern}(?s:.+)/",
             )
         if len(item.tags) == 1 and not item.but:
-            return self._named(("up to", tag), "u{}[lazy]: " + f"/(?s:.*?){pattern_of_text(tag)}/")
+            return self._name_rule(
+                ("up to", tag), "u{}[lazy]: " + f"/(?s:.*?){pattern_of_text(tag)}/"
+            )
         others = "|".join(map(pattern_of_text, item.tags))
         but = f" & ~/{pattern_of_text(item.but)}{ANY}/" if item.but else ""
-        return self._named(
+        return self._name_rule(
             ("up to", tag, item.tags, item.but),
             "T{}: " + f"/{ANY}{pattern_of_text(tag)}/ & ~/{ANY}({others})(?s:.+)/{but}",
         )
 
-    def _without(self, tags: tuple[str, ...]) -> str:
+    def _write_without_tags(self, tags: tuple[str, ...]) -> str:
         if not tags:
             return f"/{ANY}/"
         others = "|".join(map(pattern_of_text, tags))
-        return self._named(("without", tags), "T{}: " + f"/{ANY}/ & ~/{ANY}({others}){ANY}/")
+        return self._name_rule(("without", tags), "T{}: " + f"/{ANY}/ & ~/{ANY}({others}){ANY}/")
 
-    def _named(self, key: object, line: str) -> str:
+    def _name_rule(self, key: object, line: str) -> str:
         if key not in self._names:
             head, _, body = line.partition("{}")  # first one only: a pattern may have braces
             self._names[key] = f"{head}{len(self._names)}"
@@ -144,10 +150,10 @@ class _Writer:
             return self._json(item.schema)
         if isinstance(item, Space):
             return f"{SPACES}?"
-        if isinstance(item, Matched):
+        if isinstance(item, CharacterRun):
             high = "" if item.high < 0 else item.high
             return f"/({item.characters}){{{item.low},{high}}}/"
-        if isinstance(item, Quoted):
+        if isinstance(item, QuotedText):
             escape = rf"\\([{item.quote}\\\/bfnrt]|u[0-9a-fA-F]{{4}})"
             return rf"/([^{item.quote}\\\x00-\x1f]|{escape})*/"
         if isinstance(item, ChoiceExpression):
@@ -174,7 +180,7 @@ class _Writer:
         return self._names[key]
 
     def _json(self, schema: object) -> str:
-        text = kept(json.dumps(schema)).in_lark
+        text = enforce_schema(json.dumps(schema)).in_lark
         key = ("json", text)
         if key not in self._names:
             self._names[key] = f"j{len(self._names)}"
@@ -184,7 +190,7 @@ class _Writer:
 
 def _tags(items: Items) -> tuple[str, ...]:
     last = items[-1]
-    return last.tags if isinstance(last, Until) else ()
+    return last.tags if isinstance(last, TextUntil) else ()
 
 
 def _either(texts: list[str]) -> str:
@@ -192,7 +198,7 @@ def _either(texts: list[str]) -> str:
     return texts[0] if len(texts) == 1 else f"({' | '.join(texts)})"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 

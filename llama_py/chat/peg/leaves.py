@@ -13,7 +13,7 @@ class EndOfText(Expression):
         return ParseResult(DONE if text.at_end(at) else FAIL, at)
 
 
-class Matched(Expression):
+class CharacterRun(Expression):
     """A leaf that matches the maximum number of characters of a class, at minimum `low`."""
 
     def __init__(self, characters: str, low: int, high: int) -> None:
@@ -31,7 +31,7 @@ class Matched(Expression):
         return ParseResult(DONE, end)
 
 
-class Quoted(Expression):
+class QuotedText(Expression):
     """Text between quotes with JSON's escapes, without the quotes."""
 
     def __init__(self, quote: str) -> None:
@@ -54,7 +54,7 @@ class Quoted(Expression):
         return ParseResult(FAIL, at)
 
 
-class Until(Expression):
+class TextUntil(Expression):
     """Text before the first of some tags, or before a possible start of a tag; without tags, all.
 
     but: forbidden start; terminal: its Lark terminal in a grammar (empty: any text)
@@ -85,13 +85,13 @@ END = EndOfText()
 
 
 def until(*tags: str, but: str = "") -> Expression:
-    return Until(tags, but)
+    return TextUntil(tags, but)
 
 
 def rest() -> Expression:
-    return Until(())
+    return TextUntil(())
 
 
 def characters(pattern: str, low: int = 1, high: int = UNBOUNDED) -> Expression:
     """Return an expression of `low` to `high` characters; `pattern`: a regular character class."""
-    return Matched(pattern, low, high)
+    return CharacterRun(pattern, low, high)

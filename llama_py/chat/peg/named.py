@@ -16,7 +16,7 @@ class NamedRule(Expression):
         self.name, self.item, self.trigger = name, item, trigger
 
     def parse(self, text: ParsedText, at: int) -> ParseResult:
-        return kept(self, text, at, "")
+        return name_match(self, text, at, "")
 
 
 class Tag(Expression):
@@ -26,10 +26,10 @@ class Tag(Expression):
         self.name, self.item = name, item
 
     def parse(self, text: ParsedText, at: int) -> ParseResult:
-        return kept(self, text, at, self.name)
+        return name_match(self, text, at, self.name)
 
 
-def kept(node: NamedRule | Tag, text: ParsedText, at: int, name: str) -> ParseResult:
+def name_match(node: NamedRule | Tag, text: ParsedText, at: int, name: str) -> ParseResult:
     """Return the match of a rule or tag, under a name if given; it is final if the end of the text
     did not matter."""
     key = (id(node), at)
@@ -60,7 +60,7 @@ def tag(name: str, item: Expression | str) -> Expression:
     return Tag(name, node(item))
 
 
-def permuted(name: str, items: list[Expression]) -> Expression:
+def permutation(name: str, items: list[Expression]) -> Expression:
     """Return an expression of all items in any order (in theirs, if they are many)."""
     if len(items) < 2 or len(items) > MOST_PERMUTED:
         return seq(*items)

@@ -152,7 +152,7 @@ class Atomic(Expression):
         return ParseResult(state, end, () if state == MORE else found)
 
 
-class As(Expression):
+class WithGrammar(Expression):
     """An expression with a separate grammar."""
 
     def __init__(self, item: Expression, grammar: Expression) -> None:
@@ -220,7 +220,7 @@ def optional(item: Expression | str) -> Expression:
     return RepeatExpression(node(item), 0, 1)
 
 
-def many(item: Expression | str, low: int = 0, high: int = UNBOUNDED) -> Expression:
+def repetition(item: Expression | str, low: int = 0, high: int = UNBOUNDED) -> Expression:
     return RepeatExpression(node(item), low, high)
 
 
@@ -236,14 +236,14 @@ def atomic(item: Expression | str) -> Expression:
     return Atomic(node(item))
 
 
-def spaced(text: str) -> Expression:
+def optional_spaces(text: str) -> Expression:
     """Return a text with optional outer spaces."""
     inner = text.strip()
     before, _, after = text.partition(inner) if inner else (text, "", "")
     return seq(*map(optional, before), inner, *map(optional, after))
 
 
-def joined(items: Iterable[Expression], between: Expression | str) -> Expression:
+def join_items(items: Iterable[Expression], between: Expression | str) -> Expression:
     """Join items with `between`."""
     found: list[Expression | str] = []
     for item in items:

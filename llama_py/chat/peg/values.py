@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llama_py.chat.peg.leaves import Quoted, characters
+from llama_py.chat.peg.leaves import QuotedText, characters
 from llama_py.chat.peg.named import NamedRule
 from llama_py.chat.peg.nodes import (
     SPACE,
@@ -10,14 +10,14 @@ from llama_py.chat.peg.nodes import (
     Later,
     Schema,
     choice,
-    many,
     never,
     optional,
+    repetition,
     seq,
 )
 
-DOUBLE = NamedRule("json-string", seq('"', Quoted('"'), '"'))
-SINGLE = NamedRule("single-quoted-string", seq("'", Quoted("'"), "'"))
+DOUBLE = NamedRule("json-string", seq('"', QuotedText('"'), '"'))
+SINGLE = NamedRule("single-quoted-string", seq("'", QuotedText("'"), "'"))
 _DIGITS = characters("[0-9]")
 # Complete only before another character: 3 may become 3.14.
 NUMBER = NamedRule(
@@ -36,7 +36,7 @@ NULL = NamedRule("json-null", "null" + seq())
 
 def container(name: str, first: str, item: Expression, last: str, comma: Expression) -> Expression:
     """Return items in brackets, separated by commas."""
-    items = seq(item, many(comma + item))
+    items = seq(item, repetition(comma + item))
     return NamedRule(name, seq(first, SPACE, choice(last, seq(items, SPACE, last))))
 
 

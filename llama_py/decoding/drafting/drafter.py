@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import ClassVar
 
+from ggml_py._moved import Former
 from llama_py.batch import F32, I32
 from llama_py.context import Context
 from llama_py.loading.model import LoadedModel
@@ -72,7 +73,7 @@ class Drafter(Resource):
         self.setting = setting
 
     @classmethod
-    def made(cls, setting: DrafterSetting) -> Drafter:
+    def create(cls, setting: DrafterSetting) -> Drafter:
         """Return a drafter of this class, or its equivalent for the model's type."""
         return cls(setting)
 
@@ -105,6 +106,8 @@ class Drafter(Resource):
 
     def close(self) -> None:
         """Release memory of the draft."""
+
+    made = Former("create")
 
 
 def drafter(name: str) -> type[Drafter]:

@@ -44,7 +44,7 @@ class Drafts:
         ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
         try:
             for name, kind in kinds.items():
-                self._drafters[name] = kind.made(DrafterSetting(ctx, p, given))
+                self._drafters[name] = kind.create(DrafterSetting(ctx, p, given))
         except BaseException:
             self.close()
             raise

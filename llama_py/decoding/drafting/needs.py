@@ -23,14 +23,14 @@ def resolve_draft_method(p: SpeculativeParams) -> SpeculativeParams:
     if p.spec_type or p.model_draft is None:
         return p
     if isinstance(p.model_draft, LoadedModel):
-        name = _way_of(p.model_draft.file)
+        name = _draft_method(p.model_draft.file)
     else:
         with GGUFFile.open(p.model_draft) as file:
-            name = _way_of(file)
+            name = _draft_method(file)
     return replace(p, spec_type=(name,)) if name else p
 
 
-def _way_of(file: GGUFFile) -> str:
+def _draft_method(file: GGUFFile) -> str:
     """Return the draft method of a model file; "" for a general model."""
     arch = file.architecture
     if arch in known_architectures() and (name := architecture(arch).draft_method(file.tensors)):

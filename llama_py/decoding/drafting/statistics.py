@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import zip_longest
 
+from ggml_py._moved import Former
+
 
 @dataclass(slots=True)
 class DraftStatistics:
@@ -23,8 +25,8 @@ class DraftStatistics:
     def add(self, n_drafted: int, n_accepted: int) -> None:
         """Add the result of a verified draft."""
         self.n_drafts += 1
-        self.drafted_at = _counted(self.drafted_at, n_drafted)
-        self.accepted_at = _counted(self.accepted_at, n_accepted)
+        self.drafted_at = _count(self.drafted_at, n_drafted)
+        self.accepted_at = _count(self.accepted_at, n_accepted)
 
     @property
     def n_drafted(self) -> int:
@@ -40,7 +42,7 @@ class DraftStatistics:
         return self.n_accepted / self.n_drafted if self.n_drafted else 0.0
 
     @property
-    def rate_at(self) -> list[float]:
+    def rates(self) -> list[float]:
         """Accepted of drafted tokens by position."""
         pairs = zip_longest(self.accepted_at, self.drafted_at, fillvalue=0)
         return [accepted / drafted for accepted, drafted in pairs]
@@ -52,7 +54,7 @@ class DraftStatistics:
 
     def text(self) -> str:
         """Return the statistics as one line."""
-        rates = " ".join(f"{rate:.2f}" for rate in self.rate_at[:8])
+        rates = " ".join(f"{rate:.2f}" for rate in self.rates[:8])
         more = " ..." if len(self.drafted_at) > 8 else ""
         return (
             f"drafted {self.n_drafted} tokens in {self.n_drafts} drafts ({self.seconds:.2f} s), "
@@ -60,7 +62,9 @@ class DraftStatistics:
             f"{self.mean_length:.2f} tokens per verification"
         )
 
+    rate_at = Former("rates")
 
-def _counted(counts: list[int], n: int) -> list[int]:
+
+def _count(counts: list[int], n: int) -> list[int]:
     """Add one to the first n counts."""
     return [c + (i < n) for i, c in enumerate([*counts, *[0] * (n - len(counts))])]

@@ -72,7 +72,7 @@ class CacheBudget:
             self.size -= len(one.data)
 
 
-def limit_of(cache_ram: int | None) -> int | None:
+def byte_limit(cache_ram: int | None) -> int | None:
     """Return the byte limit for `ContextParams.cache_ram`; None for no limit."""
     if cache_ram is None:
         return min(CACHE_RAM * MIB, memory()[0] // PART)

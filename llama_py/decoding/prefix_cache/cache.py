@@ -10,12 +10,13 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ggml_py._moved import Former
+from ggml_py._copy_state import Former
+
 from ggml_py.errors import ContextError
 from llama_py.batch import END, F32, Batch, Wanted
 from llama_py.context import Context
 from llama_py.context.state import Restorable
-from llama_py.decoding.prefix_cache.budget import MIB, CacheBudget, SavedState, limit_of
+from llama_py.decoding.prefix_cache.budget import MIB, CacheBudget, SavedState, byte_limit
 from llama_py.decoding.prefix_cache.report import PrefixMatch
 from llama_py.decoding.prefix_cache.snapshots import At, Holder, SnapshotPlan, Snapshots
 from llama_py.decoding.prefix_cache.tree import Tree, common
@@ -47,7 +48,7 @@ class CachedContext(Restorable, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _StartPosition:
     """The position to continue a prompt from: after n tokens, with keys and values of `holder`
     (None: from the start) and a snapshot, or without one the holder's own state."""
 
@@ -85,7 +86,7 @@ class PrefixCache:
     def __init__(self, ctx: CachedContext) -> None:
         self.ctx = ctx
         p, memory = ctx.params, ctx.memory
-        self.budget = CacheBudget(limit_of(p.cache_ram))
+        self.budget = CacheBudget(byte_limit(p.cache_ram))
         self.tree: Tree[Holder, SavedState] = Tree(not memory.by_token, self.budget.drop)
         self.snapshots = Snapshots(memory, p, self.budget, self.tree)
         self._plans: dict[int, SnapshotPlan] = {}
@@ -131,12 +132,12 @@ class PrefixCache:
         path, n_same = self.tree.match(usable, kind)
         own = self.tokens(seq_id)
         n_own = common(own, usable)
-        found = self._best(path, n_same, seq_id)
-        saved = self._saved(seq_id) if self.worth * (len(own) - n_own) > len(own) else None
+        found = self._find_start(path, n_same, seq_id)
+        saved = self._save_state(seq_id) if self.worth * (len(own) - n_own) > len(own) else None
         if found.n <= n_own and self._goes_back(seq_id, n_own):
-            found = _Found(n_own, seq_id)
+            found = _StartPosition(n_own, seq_id)
         else:
-            found = self._moved(found, seq_id)
+            found = self._copy_state(found, seq_id)
         self.hold(ids[: found.n], seq_id)
         self.shifted.discard(seq_id)
         self._keep(saved)
@@ -178,7 +179,7 @@ class PrefixCache:
         logits = self.ctx.decode(_batch(ids, seq_id), copy=False)
         if known:
             self.advance(ids, seq_id)
-            self._going = self._goes_on(seq_id)
+            self._going = self._find_continuation(seq_id)
         return logits
 
     def _is_all(self, seq_id: int) -> bool:
@@ -187,7 +188,7 @@ class PrefixCache:
         node = self.tree.ends.get(seq_id)
         return node is not None and node.end == self.ctx.memory.seq_pos_max(seq_id) + 1
 
-    def _goes_on(self, seq_id: int) -> _Going | None:
+    def _find_continuation(self, seq_id: int) -> _Going | None:
         kind = self._kind(seq_id)
         if kind is None:
             return None
@@ -200,18 +201,18 @@ class PrefixCache:
         if node is None or kind is None or self.tree.kinds[seq_id] != kind:
             return
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
-        if node.end + len(ids) == held and self._known(seq_id) == node.end:
+        if node.end + len(ids) == held and self._n_known(seq_id) == node.end:
             self.advance(ids, seq_id)
 
     def is_tracked(self, seq_id: int) -> bool:
         """Return True if the sequence has known tokens only, so that `advance` may add more."""
         self._check(seq_id)
         held = self.ctx.memory.seq_pos_max(seq_id) + 1
-        return self._known(seq_id) == held and self._kind(seq_id) is not None
+        return self._n_known(seq_id) == held and self._kind(seq_id) is not None
 
     def until_snapshot(self, seq_id: int) -> int | None:
         """Return how many tokens may be decoded before the next `advance`; None for any number."""
-        at = self._known(seq_id)
+        at = self._n_known(seq_id)
         following = self._plans.get(seq_id, SnapshotPlan()).following(at)
         return None if following is None else following - at
 
@@ -236,7 +237,7 @@ class PrefixCache:
     def tokens(self, seq_id: int) -> list[int]:
         """Return the known tokens of a sequence."""
         node = self.tree.ends.get(seq_id)
-        return [] if node is None else self.tree.tokens(node)[: self._known(seq_id)]
+        return [] if node is None else self.tree.tokens(node)[: self._n_known(seq_id)]
 
     def mark(self, seq_id: int, pos: int) -> None:
         """Plan a snapshot at a position, not computed yet, where another prompt diverges."""
@@ -256,7 +257,7 @@ class PrefixCache:
     def offload(self, seq_id: int) -> None:
         """Free the cells of a sequence and save its state in host memory, if the budget allows."""
         self._check()
-        saved = self._saved(seq_id)
+        saved = self._save_state(seq_id)
         self.ctx.memory.seq_rm(seq_id)
         self._plans.pop(seq_id, None)
         self.shifted.discard(seq_id)
@@ -281,7 +282,7 @@ class PrefixCache:
         """Return the key of a sequence's computations, or None if they cannot be reused."""
         return None if self.ctx.model.has_encoder else self.ctx.adapter_key(seq_id)
 
-    def _known(self, seq_id: int) -> int:
+    def _n_known(self, seq_id: int) -> int:
         """Return the number of a sequence's tokens that certainly agree with the tree."""
         node, memory = self.tree.ends.get(seq_id), self.ctx.memory
         if node is None:
@@ -294,20 +295,20 @@ class PrefixCache:
             node, kind = self.tree.ends.get(seq_id), self._kind(seq_id)
             if node is not None and self.tree.kinds[seq_id] != kind:
                 self.tree.release(seq_id)
-            elif node is not None and (n := self._known(seq_id)) < node.end:
+            elif node is not None and (n := self._n_known(seq_id)) < node.end:
                 self.tree.hold(seq_id, self.tree.tokens(node)[:n], kind)
                 self.ctx.memory.intact[seq_id] = END
 
-    def _best(self, path: list[At], n_same: int, seq_id: int) -> _Found:
+    def _find_start(self, path: list[At], n_same: int, seq_id: int) -> _StartPosition:
         """Return the furthest position to continue a prompt with this path from."""
         if self.ctx.memory.supports_rollback:
-            return _Found(n_same, _nearest(path[-1], seq_id)) if path else _Found()
+            return _StartPosition(n_same, _nearest(path[-1], seq_id)) if path else _StartPosition()
         for node in reversed(path):
             if node.end <= n_same and node.state is not None:
-                return _Found(node.end, _nearest(node, seq_id), node.state)
+                return _StartPosition(node.end, _nearest(node, seq_id), node.state)
             if node.end <= n_same and (there := [h for h in node.holders if self._is_at(h, node)]):
-                return _Found(node.end, there[0])
-        return _Found()
+                return _StartPosition(node.end, there[0])
+        return _StartPosition()
 
     def _is_at(self, holder: Holder, node: At) -> bool:
         """Return True if a holder has the state at a node."""
@@ -322,7 +323,7 @@ class PrefixCache:
             return True
         return memory.seq_rm(seq_id, n) if n else memory.seq_rm(seq_id)
 
-    def _moved(self, found: _Found, seq_id: int) -> _Found:
+    def _copy_state(self, found: _StartPosition, seq_id: int) -> _StartPosition:
         """Copy a state to a sequence, to continue there; clear the sequence if cells are short."""
         memory, holder = self.ctx.memory, found.holder
         data = None if found.snapshot is None else found.snapshot.data
@@ -345,9 +346,9 @@ class PrefixCache:
         except ContextError as e:
             log.info("prefix cache: sequence %d cannot restore a cached prefix: %s", seq_id, e)
         memory.seq_rm(seq_id)
-        return _Found()
+        return _StartPosition()
 
-    def _saved(self, seq_id: int) -> SavedState | None:
+    def _save_state(self, seq_id: int) -> SavedState | None:
         """Return the whole state of a sequence, which now also holds its tokens; None if not
         needed. It counts only after `_keep`, so that it evicts no state still in use."""
         node, memory = self.tree.ends.get(seq_id), self.ctx.memory
@@ -384,7 +385,7 @@ def _nearest(node: At, seq_id: int) -> Holder | None:
     return min(node.holders, key=lambda h: (h != seq_id, isinstance(h, SavedState)), default=None)
 
 
-def _source(found: _Found, seq_id: int) -> str:
+def _source(found: _StartPosition, seq_id: int) -> str:
     if found.n == 0:
         return ""
     if isinstance(found.holder, int):

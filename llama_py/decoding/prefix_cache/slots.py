@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from ggml_py.errors import ContextError
-from llama_py.context.state import begin, naming, opened, sealed
+from llama_py.context.state import begin, naming, open_state, seal
 from llama_py.decoding.prefix_cache.cache import PrefixCache
 from llama_py.gguf.metadata import printable
 from llama_py.support.whole_file import replace_file
@@ -35,7 +35,7 @@ def save_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> int:
         io.count(at.end)
         io.count(state.marked)
         io.blob(np.frombuffer(state.data, np.uint8))
-    return replace_file(path, sealed(io))
+    return replace_file(path, seal(io))
 
 
 def load_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> list[int]:
@@ -45,7 +45,7 @@ def load_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> list[int
     layout, without a change; if the context is too small, the sequence is empty afterwards.
     """
     with naming(path):
-        io = opened(reuse.ctx, Path(path).read_bytes(), WHAT)
+        io = open_state(reuse.ctx, Path(path).read_bytes(), WHAT)
         found, wanted = io.text(), str(reuse.ctx.adapter_key(seq_id))
         if found != wanted:
             other = printable(found)

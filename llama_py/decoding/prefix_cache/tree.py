@@ -121,7 +121,7 @@ class Tree(Generic[H, S]):
             node.tokens += ids
             node.end += len(ids)
             return node
-        end = self._below(node, list(ids))
+        end = self._child(node, list(ids))
         for one in end.path():
             if holder in one.holders:
                 break
@@ -130,7 +130,7 @@ class Tree(Generic[H, S]):
         self._join(node)
         return end
 
-    def _below(self, node: TokenRun[H, S], ids: list[int]) -> TokenRun[H, S]:
+    def _child(self, node: TokenRun[H, S], ids: list[int]) -> TokenRun[H, S]:
         """Return the node at the end of `ids` after `node`; it is created if missing."""
         while ids and (child := node.children.get(ids[0])) is not None:
             n = common(child.tokens, ids[: len(child.tokens)])

@@ -53,7 +53,7 @@ class InputBlocks:
         return mine == self._sizes(params)
 
     def set_input(self, ubatch: UBatch) -> None:
-        n_tokens, found = ubatch.n_tokens, self.mctx.cells_of(ubatch)
+        n_tokens, found = ubatch.n_tokens, self.mctx.sequence_cells(ubatch)
         pos = ubatch.pos[:n_tokens]
         slots = np.zeros((self.n_stream, self.n_pos), np.int32)
         blocks = np.zeros((self.n_stream, self.n_kv), np.int32)

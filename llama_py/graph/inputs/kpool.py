@@ -76,7 +76,7 @@ class InputKPool:
         plan = self.mctx.plan
         self.mctx.set_input_k_idxs(self.k_idxs, ubatch)
         seq = plan.seqs[ubatch.seq_id[0][0]]
-        own, _ = seq.cell_at(ubatch.pos[:1])
+        own, _ = seq.find_cells(ubatch.pos[:1])
         filler = self._row(seq, int(own[0]))
         none = filler if self.gathers else self.n_kv
         self._set_pools(plan, ubatch, filler, none)
@@ -136,7 +136,7 @@ class InputKPool:
         [tokens, size - 1]"""
         back = np.arange(self.size - 1)
         n_tail = (pos - seq.pos[0] + 1) % self.size
-        cells, there = seq.cell_at(pos[:, None] - back)
+        cells, there = seq.find_cells(pos[:, None] - back)
         return cells + (self._row(seq, 0) if self.gathers else 0), there & (back < n_tail[:, None])
 
 

@@ -86,7 +86,7 @@ class InputNGrams:
 
         by_order  positions may repeat, so order tokens of the ubatch by their index
         """
-        cells = self.mctx.kv.cells[self.mctx.kv.stream_of(seq_id)]
+        cells = self.mctx.kv.cells[self.mctx.kv.stream_index(seq_id)]
         assert cells.ids is not None
         mine = np.flatnonzero(cells.seq[seq_id])
         mine = mine[np.argsort(cells.pos[mine], kind="stable")]

@@ -155,7 +155,7 @@ class InputPooledBlocks:
         blk_pos = np.zeros((4, self.n_stream, self.n_blocks), np.int32)
         bias = np.full((self.n_stream, self.n, self.n_blocks), -math.inf, np.float32)
         pos = ubatch.pos.reshape(-1, ubatch.n_tokens)
-        for s, (_, cells) in enumerate(self.mctx.cells_of(ubatch)):
+        for s, (_, cells) in enumerate(self.mctx.sequence_cells(ubatch)):
             mine = slice(s * self.n, (s + 1) * self.n)
             seqs, numbers = np.unique(_viewpoints(ubatch.seq_id[mine]), return_inverse=True)
             lines = [Line(cells, int(seq), self.n_kv) for seq in seqs]

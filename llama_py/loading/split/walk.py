@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ggml_py.tensor import Tensor
-from llama_py.gguf.keys import Declared
+from llama_py.gguf.keys import DeclaredKeys
 from llama_py.weights import Weights
 
-_NO_PARTS = (Declared, Weights, str, bytes, int, float, bool, type, type(None))
+_NO_PARTS = (DeclaredKeys, Weights, str, bytes, int, float, bool, type, type(None))
 
 
 def attributes(owner: object) -> dict[str, Any]:

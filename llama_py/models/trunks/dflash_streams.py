@@ -18,7 +18,7 @@ from llama_py.blocks.experts import (
 )
 from llama_py.blocks.hyper_connections import HyperConnections
 from llama_py.blocks.last_channels import plain_turn
-from llama_py.gguf.keys import Declared, Keys, flag, number, numbers, uint, uints
+from llama_py.gguf.keys import DeclaredKeys, Keys, flag, number, numbers, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.hparams.layer_shape import ROPE_NORMAL, Rope
@@ -27,7 +27,7 @@ from llama_py.models.trunks.streams import StreamLayer
 from llama_py.weights import Weights
 
 
-class StreamSizes(Declared):
+class StreamSizes(DeclaredKeys):
     """Hyperparameters that such layers have in addition; names like DeepSeek-V4's."""
 
     n_lora_q: int = uint("attention.q_lora_rank", least=1)

@@ -33,7 +33,7 @@ class _Sums:
 
 
 class Collector:
-    """Sums by weight, for all graphs that run while its taps are active (`Context.tapped`).
+    """Sums by weight, for all graphs that run while its taps are active (`Context.tap`).
 
     process_output  include the output matrix
     Experts count their routed tokens; other matrices count all tokens.

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ggml_py.errors import TokenizerError
-from llama_py.tokenizer.vocab import PREFIX, array_of
+from llama_py.tokenizer.vocab import PREFIX, to_array
 
 _KEY = PREFIX + "precompiled_charsmap"
 
@@ -22,7 +22,7 @@ class Charsmap:
     """
 
     def __init__(self, value: Any) -> None:
-        array = array_of(value)
+        array = to_array(value)
         if array.ndim != 1 or array.dtype.kind not in "iu" or array.dtype.itemsize != 1:
             raise TokenizerError(
                 f"{_KEY} must be bytes, got {array.dtype} {array.shape}; convert the model again"

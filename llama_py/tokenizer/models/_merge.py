@@ -41,7 +41,7 @@ class MergeQueue:
             yield pair
 
 
-def merged(text: str, rank: Rank) -> list[str]:
+def merge_symbols(text: str, rank: Rank) -> list[str]:
     """Merge a text's characters to symbols; of equal ranks the leftmost pair merges first.
 
     The time is n log n in the length.

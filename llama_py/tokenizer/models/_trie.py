@@ -12,10 +12,10 @@ Trie: TypeAlias = dict[Any, Any]
 
 def trie(items: Iterable[tuple[bytes | str, int]]) -> Trie:
     """Make a trie of keys and their values; the last of equal keys counts."""
-    return _grown(items, 0)
+    return _grow(items, 0)
 
 
-def _grown(items: Iterable[tuple[bytes | str, int]], depth: int) -> Trie:
+def _grow(items: Iterable[tuple[bytes | str, int]], depth: int) -> Trie:
     """Return the node of keys that share their first `depth` characters."""
     node: Trie = {}
     for item in items:
@@ -37,7 +37,7 @@ def _path(root: Trie, text: bytes | str, start: int) -> Iterator[tuple[int, Trie
         if child is None:
             return
         if type(child) is list:
-            child = node[text[at]] = _grown(child, at + 1 - start)
+            child = node[text[at]] = _grow(child, at + 1 - start)
         node = child
         yield at + 1, node
 
@@ -49,7 +49,7 @@ def matches(root: Trie, text: bytes | str, start: int) -> Iterator[tuple[int, in
             yield end, node[None]
 
 
-def longest(root: Trie, text: bytes | str, start: int) -> tuple[int, int] | None:
+def longest_match(root: Trie, text: bytes | str, start: int) -> tuple[int, int] | None:
     """Return the end and value of the longest key at `start`."""
     return max(matches(root, text, start), default=None)
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from ggml_py.errors import TokenizerError
 from llama_py.support.stopping import checked
-from llama_py.tokenizer.characters import by_pieces, decoded, is_space, lower
+from llama_py.tokenizer.characters import by_pieces, decode_utf8, is_space, lower
 from llama_py.tokenizer.models._base import LONG, SPACE, TextModel
-from llama_py.tokenizer.models._merge import merged
+from llama_py.tokenizer.models._merge import merge_symbols
 from llama_py.tokenizer.pre import PRE_TOKENIZERS, PreTokenizer
 from llama_py.tokenizer.vocab import PREFIX, Defaults, flag, read_vocab, strings
 
@@ -31,7 +31,7 @@ _SPELLING = str.maketrans(dict(enumerate(_CHARACTERS)))
 _BYTE_OF = {character: bytes([b]) for b, character in enumerate(_CHARACTERS)}
 
 
-def _spelled(text: str) -> str:
+def _spell(text: str) -> str:
     """Return GPT-2's characters for the bytes of a text."""
     return text.encode().decode("latin-1").translate(_SPELLING)
 
@@ -83,7 +83,7 @@ class BytePairs(TextModel):
         return self._pre.default_ids
 
     def _encode(self, text: str) -> list[int]:
-        words = self._pre.split(decoded(text))
+        words = self._pre.split(decode_utf8(text))
         known, made = self._ids_of_word, self._encode_word
         return [
             id
@@ -94,20 +94,20 @@ class BytePairs(TextModel):
     def _encode_word(self, word: str) -> list[int]:
         pre, ids = self._pre, self.vocab.ids
         if pre.as_bytes:
-            word = by_pieces(_spelled, word)
+            word = by_pieces(_spell, word)
         whole = pre.ignore_merges or (pre.newlines and not word.strip("\n"))
         if whole and word in ids:
             return [ids[word]]
         if self._library:
-            return self._merged(word)
+            return self._merge(word)
         ranks = self._ranks
 
         def rank(text: str, a: int, b: int, c: int) -> int | None:
             return ranks.get((text[a:b], text[b:c]))
 
-        return [id for symbol in merged(word, rank) for id in self._ids_of_symbol(symbol)]
+        return [id for symbol in merge_symbols(word, rank) for id in self._ids_of_symbol(symbol)]
 
-    def _merged(self, word: str) -> list[int]:
+    def _merge(self, word: str) -> list[int]:
         """Return a word's ids by the library."""
         if len(word) < LONG:
             found = self._library.encode(word, add_special_tokens=False)
@@ -145,7 +145,7 @@ class BytePairs(TextModel):
     @cached_property
     def _library(self) -> Any:
         """A `tokenizers.Tokenizer`, or None."""
-        ids = {text: id for text, id in self.vocab.ids.items() if decoded(text) == text}
+        ids = {text: id for text, id in self.vocab.ids.items() if decode_utf8(text) == text}
         names = _CHARACTERS if self._pre.as_bytes else [f"<0x{b:02X}>" for b in range(256)]
         made = (text for a, b in self._ranks for text in (a, b, a + b))
         if not all(text in ids for text in (*names, *made)):
@@ -190,7 +190,7 @@ class Unspaced(BytePairs):
         self._lowercase = flag(meta, "normalizer.lowercase", self._pre.lowercase)
 
     def _encode(self, text: str) -> list[int]:
-        text = decoded(text)
+        text = decode_utf8(text)
         shown = {c: " " if is_space(c) else lower(c) if self._lowercase else c for c in set(text)}
         words = "".join(map(shown.__getitem__, text)).split(" ")
         return [id for word in words for id in super(Unspaced, self)._encode(word)]

@@ -16,7 +16,7 @@ import numpy as np
 
 from ggml_py.errors import TokenizerError
 from llama_py.support.stopping import checked
-from llama_py.tokenizer.characters import decoded
+from llama_py.tokenizer.characters import decode_utf8
 from llama_py.tokenizer.models._base import TextModel
 from llama_py.tokenizer.models._trie import Trie, matches, trie
 from llama_py.tokenizer.vocab import Defaults, TokenType, read_vocab
@@ -49,8 +49,8 @@ class Suffixes(TextModel):
 
     def encode(self, text: str) -> list[int]:
         """Encode a text; bytes that are not UTF-8 become U+FFFD, a leading U+FEFF is dropped."""
-        text = decoded(text).removeprefix("\ufeff")
-        ends, tokens = self._best(text)
+        text = decode_utf8(text).removeprefix("\ufeff")
+        ends, tokens = self._segment(text)
         ids: list[int] = []
         at = 0
         while at < len(text):
@@ -66,7 +66,7 @@ class Suffixes(TextModel):
             return bytes.fromhex(text[3:5])
         return text.encode("utf-8", "surrogateescape")
 
-    def _best(self, text: str) -> tuple[list[int], list[int]]:
+    def _segment(self, text: str) -> tuple[list[int], list[int]]:
         """Find the end of the first token of the best segmentation from each position, and its id
         or -1."""
         root, scores, n = self._trie, self._scores, len(text)
@@ -93,10 +93,10 @@ class Suffixes(TextModel):
     def _scores(self) -> list[int]:
         with np.errstate(over="ignore"):  # values outside f32 become infinite
             scores = np.array(self.vocab.scores, np.float64).astype(np.float32)
-        return [_rounded(score * 1e4) for score in scores.tolist()]
+        return [_round(score * 1e4) for score in scores.tolist()]
 
 
-def _rounded(value: float) -> int:
+def _round(value: float) -> int:
     """Round halves away from zero; NaN and infinity become the lowest score."""
     if not math.isfinite(value):
         return _INVALID

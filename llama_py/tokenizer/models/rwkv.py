@@ -13,7 +13,7 @@ from typing import Any
 
 from llama_py.support.stopping import EVERY, check_stopped
 from llama_py.tokenizer.models._base import TextModel
-from llama_py.tokenizer.models._trie import Trie, longest, trie
+from llama_py.tokenizer.models._trie import Trie, longest_match, trie
 from llama_py.tokenizer.vocab import Defaults, read_vocab
 
 _ESCAPE = re.compile(rb"\\(?:x([0-9a-f]{2})|(.))", re.DOTALL)
@@ -34,7 +34,7 @@ class WorldTokenizer(TextModel):
         while at < len(data):
             if not len(ids) % EVERY:
                 check_stopped()
-            at, id = longest(self._trie, data, at) or (at + 1, self.vocab.unk)
+            at, id = longest_match(self._trie, data, at) or (at + 1, self.vocab.unk)
             ids.append(id)
         return ids
 

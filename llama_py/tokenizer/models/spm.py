@@ -14,7 +14,7 @@ from typing import Any
 
 from llama_py.support.stopping import checked
 from llama_py.tokenizer.models._base import LONG, SPACE, TextModel
-from llama_py.tokenizer.models._merge import merged
+from llama_py.tokenizer.models._merge import merge_symbols
 from llama_py.tokenizer.vocab import Defaults, read_vocab
 
 _WORD = re.compile(f"{SPACE}*[^{SPACE}]+|{SPACE}+")
@@ -50,20 +50,20 @@ class ScoredPieces(TextModel):
     def _encode_word(self, word: str) -> list[int]:
         ids = self.vocab.ids
         out: list[int] = []
-        for symbol in self._merged(word):
+        for symbol in self._merge(word):
             if symbol in ids:
                 out.append(ids[symbol])
             else:
                 out += map(self._byte_id, symbol.encode("utf-8", "surrogateescape"))
         return out
 
-    def _merged(self, text: str) -> list[str]:
+    def _merge(self, text: str) -> list[str]:
         ranks = self._ranks
 
         def rank(text: str, a: int, b: int, c: int) -> float | None:
             return ranks.get(text[a:c])
 
-        return merged(text, rank)
+        return merge_symbols(text, rank)
 
     @cached_property
     def _ranks(self) -> dict[str, float]:

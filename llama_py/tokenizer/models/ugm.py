@@ -37,8 +37,8 @@ class Unigram(TextModel):
 
     def encode(self, text: str) -> list[int]:
         """Encode a text; each byte that is not UTF-8 becomes U+FFFD."""
-        data = self._normalised(text.encode("utf-8", "surrogateescape"))
-        starts, tokens = self._best(data)
+        data = self._normalize(text.encode("utf-8", "surrogateescape"))
+        starts, tokens = self._segment(data)
         ids: list[int] = []
         at = len(data)
         while at > 0:
@@ -47,7 +47,7 @@ class Unigram(TextModel):
             at = starts[at]
         return ids[::-1]
 
-    def _best(self, data: bytes) -> tuple[list[int], list[int]]:
+    def _segment(self, data: bytes) -> tuple[list[int], list[int]]:
         """Find the start of the last token of the best segmentation up to each position, and its
         id."""
         root, scores, n = self._trie, self._scores, len(data)
@@ -69,13 +69,13 @@ class Unigram(TextModel):
 
     @cached_property
     def _trie(self) -> Trie:
-        return self._trie_of(*_USABLE)
+        return self._build_trie(*_USABLE)
 
     @cached_property
     def _user_defined(self) -> Trie:
-        return self._trie_of(TokenType.USER_DEFINED)
+        return self._build_trie(TokenType.USER_DEFINED)
 
-    def _trie_of(self, *types: TokenType) -> Trie:
+    def _build_trie(self, *types: TokenType) -> Trie:
         texts = zip(self.vocab.texts, self.vocab.types, strict=True)
         return trie(
             (text.encode("utf-8", "surrogateescape"), i)
@@ -96,12 +96,12 @@ class Unigram(TextModel):
         lowest = np.float32(min(normal, default=np.finfo(np.float32).max))
         return float(lowest - _UNKNOWN_PENALTY)
 
-    def _normalised(self, text: bytes) -> bytes:
+    def _normalize(self, text: bytes) -> bytes:
         parts, at = [], 0
         while at < len(text):
             if not at % EVERY:
                 check_stopped()
-            at, part = self._normalise_at(text, at)
+            at, part = self._normalize_part(text, at)
             parts.append(part)
         text, space = b"".join(parts), SPACE.encode()
         if self._merge_spaces:
@@ -110,7 +110,7 @@ class Unigram(TextModel):
             text = b" " + text
         return text.replace(b" ", space)
 
-    def _normalise_at(self, text: bytes, at: int) -> tuple[int, bytes]:
+    def _normalize_part(self, text: bytes, at: int) -> tuple[int, bytes]:
         """Return the position after the normalized part at `at`, and its replacement."""
         # Like llama.cpp: also keep texts that only begin like a user-defined token.
         if n := depth(self._user_defined, text, at):

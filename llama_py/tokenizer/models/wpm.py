@@ -14,7 +14,7 @@ from typing import Any
 from llama_py.support.stopping import EVERY, check_stopped, checked
 from llama_py.tokenizer.characters import by_pieces, category, is_space, lower
 from llama_py.tokenizer.models._base import LONG, SPACE, TextModel
-from llama_py.tokenizer.models._trie import Trie, longest, trie
+from llama_py.tokenizer.models._trie import Trie, longest_match, trie
 from llama_py.tokenizer.vocab import Defaults, flag, read_vocab
 
 _DEFAULTS = Defaults(
@@ -72,7 +72,7 @@ class WordPiece(TextModel):
         while at < len(word):
             if not len(ids) % EVERY:
                 check_stopped()
-            found = longest(self._trie, word, at)
+            found = longest_match(self._trie, word, at)
             if found is None:
                 return [self.vocab.unk]
             at, id = found

@@ -19,11 +19,11 @@ from llama_py.tokenizer.vocab import TokenType, Vocab
 SPECIAL_TYPES = (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN)
 
 
-def stripped(
+def strip_ids(
     meta: Mapping[str, Any], vocab: Vocab, types: Sequence[int]
 ) -> tuple[set[int], set[int]]:
     """Return the ids that strip to the left and to the right."""
-    found = next((strips for strips in declared() if strips.holds(meta)), None)
+    found = next((strips for strips in all_strips() if strips.holds(meta)), None)
     if found is None:
         return set(), set()
     right = {i for i, type_ in enumerate(types) if found.all_right and type_ in SPECIAL_TYPES}
@@ -32,7 +32,7 @@ def stripped(
 
 
 @cache
-def declared() -> list[Strips]:
+def all_strips() -> list[Strips]:
     """Return the declarations of all files here, in the order of their checks."""
     modules = [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
     found = (vars(import_module(f"{__name__}.{name}")).values() for name in modules)

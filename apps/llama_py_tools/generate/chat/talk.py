@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llama_py.chat.messages import parts_of
+from llama_py.chat.messages import content_parts
 from llama_py_tools.command.escapes import unescape
 from llama_py_tools.command.streams import is_edited
 from llama_py_tools.generate.chat import commands, settings
@@ -147,8 +147,8 @@ class Talk:
         said = [m for m in self.conversation.messages if m["role"] == "user"]
         if not said:
             return ""
-        texts = [p["text"] for p in parts_of(said[-1]) if p.get("type") == "text"]
-        return "\n".join(texts) if parts_of(said[-1]) else str(said[-1]["content"])
+        texts = [p["text"] for p in content_parts(said[-1]) if p.get("type") == "text"]
+        return "\n".join(texts) if content_parts(said[-1]) else str(said[-1]["content"])
 
     def regenerate(self, text: str | None = None) -> None:
         """Regenerate the last response, or replace the last message and respond; with the next

@@ -13,7 +13,7 @@ from dev.torture.fuzz.text import damaged
 from llama_py.loading.model import DEMO
 from llama_py.params import SamplingParams
 from llama_py.sampler import Sampler
-from llama_py.sampler.constraint import Ended
+from llama_py.sampler.constraint import ConstraintEnded
 from llama_py.tokenizer import load_tokenizer
 
 GBNF = (
@@ -69,7 +69,7 @@ def answered(rng: Random, tokenizer: Any, **params: Any) -> str:
     for n in range(TOKENS):
         try:
             id = sampler.sample(logits)
-        except Ended as e:
+        except ConstraintEnded as e:
             return f"{n} tokens, {'complete' if e.complete else 'no way on'}"
         sampler.accept(id)
         if tokenizer.is_eog(id):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from llama_py.chat.formats.analysis.calls import with_calls
-from llama_py.chat.formats.analysis.patches import patched
+from llama_py.chat.formats.analysis.patches import patch_marks
 from llama_py.chat.formats.analysis.said import around_said
 from llama_py.chat.formats.analysis.thoughts import around_thoughts
 from llama_py.chat.formats.analysis.trials import Trials
@@ -25,7 +25,7 @@ __all__ = ["marks_in"]
 
 
 @lru_cache(64)
-def marks_in(source: str) -> Marks:
+def find_marks(source: str) -> Marks:
     """Return the marks of responses, from a template's text, without special tokens."""
     from llama_py.chat.sandbox import always_the_same
 
@@ -42,4 +42,4 @@ def _found(source: str) -> Marks:
     if trials.caps.tool_calls:
         found, elsewhere = with_calls(found, trials, thoughts)
     shown = dict.fromkeys((*found.shown, *(mark for mark in elsewhere if mark)))
-    return patched(replace(found, preserved=tuple(shown)), source)
+    return patch_marks(replace(found, preserved=tuple(shown)), source)

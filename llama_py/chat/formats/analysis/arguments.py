@@ -16,7 +16,7 @@ from llama_py.chat.formats.analysis.trials import (
     VALUE,
     Trials,
     call,
-    called,
+    call_message,
 )
 from llama_py.chat.formats.marks import Marks
 
@@ -28,7 +28,9 @@ def with_arguments(marks: Marks, trials: Trials) -> Marks:
 
 
 def _with_keys(marks: Marks, trials: Trials) -> Marks:
-    both = trials.answers(called(call({KEY: VALUE})), called(call({OTHER_KEY: OTHER_VALUE})))
+    both = trials.answers(
+        call_message(call({KEY: VALUE})), call_message(call({OTHER_KEY: OTHER_VALUE}))
+    )
     if both is None or not both.diff.left or not both.diff.right:
         return marks
     left, right = both.diff.left, both.diff.right
@@ -49,7 +51,7 @@ def _around(text: str, key: str, value: str) -> tuple[str, str] | None:
 
 
 def _with_values(marks: Marks, trials: Trials) -> Marks:
-    both = trials.answers(called(call({KEY: VALUE})), called(call({KEY: OTHER_VALUE})))
+    both = trials.answers(call_message(call({KEY: VALUE})), call_message(call({KEY: OTHER_VALUE})))
     if both is None or (both.diff.left, both.diff.right) != (VALUE, OTHER_VALUE):
         return marks
     before, behind = both.diff.prefix, both.diff.suffix

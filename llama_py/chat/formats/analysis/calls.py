@@ -11,7 +11,15 @@ from llama_py.chat.formats.analysis.ids import with_id
 from llama_py.chat.formats.analysis.json_objects import with_json
 from llama_py.chat.formats.analysis.names import with_names
 from llama_py.chat.formats.analysis.thoughts import Around
-from llama_py.chat.formats.analysis.trials import FIRST, KEY, NAME, SECOND, Trials, called, said
+from llama_py.chat.formats.analysis.trials import (
+    FIRST,
+    KEY,
+    NAME,
+    SECOND,
+    Trials,
+    call_message,
+    content_message,
+)
 from llama_py.chat.formats.marks import Marks
 
 # A name in separate brackets, with the spaces after the brackets.
@@ -25,7 +33,7 @@ _TWO_ENDS, _ONE_END = (re.compile(p) for p in (rf"({MARK}\s*)({MARK}\s*)\Z", rf"
 
 def with_calls(marks: Marks, trials: Trials, thoughts: Around) -> tuple[Marks, tuple[str, ...]]:
     """Return the marks with marks of calls, and further marks that must be visible, such as ids."""
-    both = trials.answers(said(), called(FIRST))
+    both = trials.answers(content_message(), call_message(FIRST))
     if both is None or not both.diff.right:
         return marks, ()
     text = both.diff.right
@@ -74,7 +82,7 @@ def _around_calls(marks: Marks, text: str) -> Marks:
 
 def _of_each(marks: Marks, trials: Trials) -> Marks:
     """Return separate marks around each of two calls and around all calls."""
-    both = trials.answers(called(FIRST), called(FIRST, SECOND))
+    both = trials.answers(call_message(FIRST), call_message(FIRST, SECOND))
     if both is None:
         return marks
     second = diff(both.diff.suffix, both.diff.right).right.lstrip(SPACES)

@@ -47,7 +47,7 @@ def diff(left: str, right: str) -> Diff:
     a, b = segments(left), segments(right)
     if not a or not b:
         return Diff("", left, right, "")
-    found = _Matched(a, b).diff()
+    found = _SegmentMatcher(a, b).diff()
     if not found.left and not found.right:
         return Diff(left, "", "", "")
     if not found.left and right.startswith(left):
@@ -55,7 +55,7 @@ def diff(left: str, right: str) -> Diff:
     return found
 
 
-class _Matched:
+class _SegmentMatcher:
     """Equal segments, removed at both ends of two lists.
 
     start, end  first and last remaining segment of each list

@@ -14,7 +14,7 @@ from llama_py.chat.formats.analysis.trials import (
     OTHER_ID,
     Trials,
     call,
-    called,
+    call_message,
 )
 from llama_py.chat.formats.marks import Marks
 
@@ -26,7 +26,7 @@ _BEFORE_JSON = re.compile(rf"(?:(?!{MARK})[^{{])*({MARK})", re.S)
 def with_id(marks: Marks, trials: Trials) -> tuple[Marks, tuple[str, ...]]:
     """Return the marks with marks of an id between name and arguments, and marks of ids
     elsewhere."""
-    both = trials.answers(called(FIRST), called(call(BOTH, id=OTHER_ID)))
+    both = trials.answers(call_message(FIRST), call_message(call(BOTH, id=OTHER_ID)))
     if both is None or not (both.diff.left or both.diff.right):
         return marks, ()
     found = both.diff

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from llama_py.chat.formats.analysis.diff import SPACES
-from llama_py.chat.formats.analysis.trials import FIRST, KEY, NAME, SECOND, Trials, called
+from llama_py.chat.formats.analysis.trials import FIRST, KEY, NAME, SECOND, Trials, call_message
 from llama_py.chat.formats.json_calls import CallKeys
 from llama_py.chat.formats.marks import Marks
 
@@ -36,7 +36,7 @@ def with_json(marks: Marks, trials: Trials, text: str) -> Marks:
 
 def _of_each(marks: Marks, trials: Trials) -> Marks:
     """Return marks around each call: the marks that a second call repeats."""
-    both, first = trials.answers(called(FIRST), called(FIRST, SECOND)), marks.section[0]
+    both, first = trials.answers(call_message(FIRST), call_message(FIRST, SECOND)), marks.section[0]
     if both is None or not first or first not in both.diff.right:
         return marks
     return replace(marks, section=("", ""), each_call=marks.section)

@@ -18,7 +18,7 @@ from llama_py.chat.formats.analysis.trials import (
     OTHER_VALUE,
     SECOND,
     Trials,
-    called,
+    call_message,
 )
 from llama_py.chat.formats.marks import Marks
 
@@ -31,7 +31,7 @@ _LAST_BRACKET = re.compile(r".*[}\]]", re.S)
 
 
 def with_names(marks: Marks, trials: Trials) -> Marks:
-    both = trials.answers(called(FIRST), called(SECOND))
+    both = trials.answers(call_message(FIRST), call_message(SECOND))
     if both is None or NAME not in both.diff.left or OTHER_NAME not in both.diff.right:
         return marks
     before, behind = both.diff.prefix, both.diff.suffix

@@ -123,7 +123,7 @@ PATCHES: tuple[FormPatch, ...] = (
 )  # fmt: skip
 
 
-def patched(marks: Marks, source: str) -> Marks:
+def patch_marks(marks: Marks, source: str) -> Marks:
     """Return the marks that a template's models write."""
     for patch in PATCHES:
         if patch.fits(source):

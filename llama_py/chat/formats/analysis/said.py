@@ -6,15 +6,22 @@ import re
 
 from llama_py.chat.formats.analysis.diff import MARK, SPACES
 from llama_py.chat.formats.analysis.thoughts import Around
-from llama_py.chat.formats.analysis.trials import SAID, THOUGHT, Trials, call, called, said
+from llama_py.chat.formats.analysis.trials import (
+    SAID,
+    THOUGHT,
+    Trials,
+    call,
+    call_message,
+    content_message,
+)
 
 _WRAPPED = re.compile(rf"({MARK}\s*){SAID}\s*({MARK}\s*)")
 
 
 def around_said(trials: Trials, thoughts: Around) -> Around:
     """Return the text that is always before and after content."""
-    calls = trials.answers(said(), called(call({"arg1": "value1"}, "test_func")))
-    thinks = trials.answers(said(), said("", THOUGHT))
+    calls = trials.answers(content_message(), call_message(call({"arg1": "value1"}, "test_func")))
+    thinks = trials.answers(content_message(), content_message("", THOUGHT))
     if calls is None or thinks is None:
         return Around()
     alone, beside_thoughts = calls.diff.left, thinks.diff.left

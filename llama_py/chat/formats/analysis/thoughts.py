@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from llama_py.chat.formats.analysis.diff import MARK, SPACES, segments
-from llama_py.chat.formats.analysis.trials import FIRST, SAID, THOUGHT, Trials, said
+from llama_py.chat.formats.analysis.trials import FIRST, SAID, THOUGHT, Trials, content_message
 
 ANCHOR = 64  # length of compared prompt ends in characters
 _WRAPPED = re.compile(rf"({MARK}\s*){THOUGHT}(\s*{MARK}\s*)")
@@ -28,7 +28,7 @@ def around_thoughts(trials: Trials) -> Around:
 
 
 def _in_answers(trials: Trials) -> Around:
-    both = trials.answers(said(), said(SAID, THOUGHT), tools=False)
+    both = trials.answers(content_message(), content_message(SAID, THOUGHT), tools=False)
     if both is None or THOUGHT not in both.diff.right:
         return Around()
     wrapped = _WRAPPED.search(both.b)
@@ -71,7 +71,7 @@ def _behind_anchor(a: str, b: str, found: Around) -> Around:
 
 def _before_calls(trials: Trials, found: Around) -> Around:
     """Find the tags of a template that writes thoughts before calls only."""
-    both = trials.answers(said(SAID, THOUGHT), said(None, THOUGHT, FIRST))
+    both = trials.answers(content_message(SAID, THOUGHT), content_message(None, THOUGHT, FIRST))
     if both is None or THOUGHT in both.a or THOUGHT not in both.b:
         return found
     wrapped = _BEFORE_CALL.search(both.b)

@@ -41,7 +41,7 @@ TOOLS = [
 ]
 
 
-def said(text: str | None = SAID, thought: str = "", *calls: Message) -> Message:
+def content_message(text: str | None = SAID, thought: str = "", *calls: Message) -> Message:
     """Return an assistant message with content, reasoning and calls."""
     found: Message = {"role": "assistant", "content": text}
     if thought:
@@ -49,9 +49,9 @@ def said(text: str | None = SAID, thought: str = "", *calls: Message) -> Message
     return found | ({"tool_calls": [*calls]} if calls else {})
 
 
-def called(*calls: Message) -> Message:
+def call_message(*calls: Message) -> Message:
     """Return an assistant message of calls only."""
-    return said("", "", *calls)
+    return content_message("", "", *calls)
 
 
 def call(arguments: dict[str, str], name: str = NAME, id: str = ID) -> Message:
@@ -64,7 +64,7 @@ SECOND = call(BOTH, OTHER_NAME, SECOND_ID)
 
 
 @dataclass(frozen=True)
-class Compared:
+class Comparison:
     """Two texts and their difference."""
 
     a: str
@@ -94,12 +94,12 @@ class Trials:
         except ModelError:
             return None
 
-    def answers(self, a: Message, b: Message, tools: bool = True) -> Compared | None:
+    def answers(self, a: Message, b: Message, tools: bool = True) -> Comparison | None:
         """Compare conversations with these responses at the end; None if either is refused."""
         texts = [self.text([USER, answer], tools=tools) for answer in (a, b)]
-        return None if texts[0] is None or texts[1] is None else Compared(texts[0], texts[1])
+        return None if texts[0] is None or texts[1] is None else Comparison(texts[0], texts[1])
 
-    def asked(self) -> Compared | None:
+    def asked(self) -> Comparison | None:
         """Compare prompts for a response without and with reasoning."""
         texts = [self.text([USER], True, think, False) for think in (False, True)]
-        return None if texts[0] is None or texts[1] is None else Compared(texts[0], texts[1])
+        return None if texts[0] is None or texts[1] is None else Comparison(texts[0], texts[1])

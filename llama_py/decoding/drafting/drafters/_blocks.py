@@ -13,10 +13,10 @@ from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.decoding.drafting.drafter import ComputedTokens, Drafter, DrafterSetting, DraftRequest
 from llama_py.decoding.drafting.drafters._model import (
-    like,
+    create_draft_context,
     likeliest,
+    load_draft_model,
     long_enough,
-    made_for,
     take_out,
 )
 from llama_py.params.speculative import SpeculativeParams
@@ -35,7 +35,7 @@ class BlockDrafter(Drafter):
 
     def __init__(self, setting: DrafterSetting) -> None:
         super().__init__(setting)
-        target, model = setting.ctx, made_for(setting, self.name)
+        target, model = setting.ctx, load_draft_model(setting, self.name)
         rules, given = model.architecture.draft_rules, target.model.hparams.n_embd
         assert rules.block is not None
         self.layers, self.block = rules.target_layers, rules.block
@@ -60,7 +60,9 @@ class BlockDrafter(Drafter):
         self.n = min(setting.params.spec_draft_n_max, self.block.size - self.block.first)
         target.set_embeddings_layer_inp(self.layers)
         try:
-            self.ctx = like(target, model, setting.params, target=target, swa_full=True)
+            self.ctx = create_draft_context(
+                target, model, setting.params, target=target, swa_full=True
+            )
         except BaseException:
             target.set_embeddings_layer_inp(())
             raise
@@ -104,11 +106,11 @@ class BlockDrafter(Drafter):
             self._hold(r.seq_id, r.pos)
             if self.ctx.memory.seq_pos_max(r.seq_id) + 1 == r.pos:
                 able.append(r)
-        for group, n in self._together(able):
-            guesses |= self._tried(group, n)
+        for group, n in self._batch_requests(able):
+            guesses |= self._draft_group(group, n)
         return long_enough(guesses, self.setting.params)
 
-    def _tried(self, group: Sequence[DraftRequest], n: int) -> dict[int, list[int]]:
+    def _draft_group(self, group: Sequence[DraftRequest], n: int) -> dict[int, list[int]]:
         """Draft blocks of a group and remove them from memory again."""
         try:
             return self._guess(group, n)
@@ -118,7 +120,7 @@ class BlockDrafter(Drafter):
             for r in group:
                 self._hold(r.seq_id, r.pos)
 
-    def _together(
+    def _batch_requests(
         self, requests: Sequence[DraftRequest]
     ) -> Iterator[tuple[Sequence[DraftRequest], int]]:
         """Yield requests with blocks in one batch, and their draft length."""
@@ -148,10 +150,10 @@ class BlockDrafter(Drafter):
         for i, r in enumerate(group):
             rows = slice(i * size + self.block.first, (i + 1) * size)
             h = None if self.ctx.h_nextn is None else self.ctx.h_nextn[rows]
-            made[r.seq_id] = self._chosen(logits[rows], h)[: r.n_max]
+            made[r.seq_id] = self._choose(logits[rows], h)[: r.n_max]
         return made
 
-    def _chosen(self, logits: F32, h: F32 | None) -> list[int]:
+    def _choose(self, logits: F32, h: F32 | None) -> list[int]:
         """Choose tokens by logits [n, n_vocab] and h [n, n_embd] (confidence or pair scores)."""
         p_min, block = self.setting.params.spec_draft_p_min, self.block
         if block.n_pairs:

@@ -18,7 +18,9 @@ from llama_py.params.speculative import SpeculativeParams
 N_CANDIDATES = 10  # most likely tokens that define a draft token's probability
 
 
-def like(other: Context, model: LoadedModel, how: SpeculativeParams, **options: Any) -> Context:
+def create_draft_context(
+    other: Context, model: LoadedModel, how: SpeculativeParams, **options: Any
+) -> Context:
     """Create a context of the draft model with the target context's capacity."""
     p, cp = other.params, other.cparams
     made = Context(
@@ -42,7 +44,7 @@ def like(other: Context, model: LoadedModel, how: SpeculativeParams, **options: 
     return made
 
 
-def made_for(setting: DrafterSetting, name: str) -> LoadedModel:
+def load_draft_model(setting: DrafterSetting, name: str) -> LoadedModel:
     """Return the draft model for this method.
 
     Raises ContextError without a draft model, ModelError if vocabulary or devices differ.

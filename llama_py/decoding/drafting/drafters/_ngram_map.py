@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from llama_py.batch import I32
-from llama_py.decoding.drafting.drafters._ngram import found_at
+from llama_py.decoding.drafting.drafters._ngram import find_pattern
 
 N_VALUES = 4  # maximum number of counted continuations
 MAX_COUNT = 16380
@@ -82,7 +82,7 @@ class NgramMap:
             return []
         key = self.keys.setdefault(gram, Key(at))
         key.hits = min(key.hits + 1, MAX_COUNT)
-        value = self._chosen(ids, key, gram, at)
+        value = self._choose(ids, key, gram, at)
         if value is None:
             return []
         self._last = value
@@ -111,7 +111,7 @@ class NgramMap:
         self._entered = max(last, self._entered)
         return at
 
-    def _chosen(self, ids: I32, key: Key, gram: Gram, at: int) -> Value | None:
+    def _choose(self, ids: I32, key: Key, gram: Gram, at: int) -> Value | None:
         """Return the likely continuation of a key, or None."""
         if self.min_hits is None:
             if not key.values:
@@ -129,7 +129,7 @@ class NgramMap:
     def _count(self, ids: I32, key: Key, gram: Gram, at: int) -> None:
         """Count the continuations up to this place, which is the first to be counted next time."""
         n, m = self.n, self.m
-        for i in found_at(ids, gram, key.counted, at):
+        for i in find_pattern(ids, gram, key.counted, at):
             start = int(i) + n
             for value in key.values:
                 if (ids[start : start + m] == ids[value.at : value.at + m]).all():

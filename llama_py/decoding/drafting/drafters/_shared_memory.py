@@ -12,7 +12,12 @@ from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.decoding.drafting.draft_vocabulary import draft_vocabulary
 from llama_py.decoding.drafting.drafter import ComputedTokens, Drafter, DrafterSetting, DraftRequest
-from llama_py.decoding.drafting.drafters._model import like, likeliest, long_enough, made_for
+from llama_py.decoding.drafting.drafters._model import (
+    create_draft_context,
+    likeliest,
+    load_draft_model,
+    long_enough,
+)
 from llama_py.params.speculative import SpeculativeParams
 
 
@@ -24,7 +29,7 @@ class SharedMemoryDrafter(Drafter):
 
     def __init__(self, setting: DrafterSetting, name: str) -> None:
         super().__init__(setting)
-        target, model = setting.ctx, made_for(setting, name)
+        target, model = setting.ctx, load_draft_model(setting, name)
         width, given = model.hparams.n_embd_hidden, target.model.hparams.n_embd
         if width != given:
             raise ModelError(
@@ -42,7 +47,7 @@ class SharedMemoryDrafter(Drafter):
                 f"{name}: {model.file.path} reads the model's KV cache, which is split over "
                 "devices; use another split_mode"
             )
-        self.ctx = like(target, model, setting.params, target=target)
+        self.ctx = create_draft_context(target, model, setting.params, target=target)
         self.few = draft_vocabulary(self.ctx, setting.params.spec_draft_vocab)
         target.set_embeddings_nextn(True)
         self.ctx.set_embeddings_nextn(True, masked=True)
@@ -67,7 +72,7 @@ class SharedMemoryDrafter(Drafter):
         self._states.pop(seq_id, None)
 
     def draft(self, requests: Sequence[DraftRequest]) -> Mapping[int, list[int]]:
-        rows = {r.seq_id: h for r in requests if (h := self._before(r)) is not None}
+        rows = {r.seq_id: h for r in requests if (h := self._previous_state(r)) is not None}
         tokens = {r.seq_id: int(r.ids[-1]) for r in requests}
         open = [r for r in requests if r.seq_id in rows]
         guesses: dict[int, list[int]] = {r.seq_id: [] for r in open}
@@ -82,7 +87,7 @@ class SharedMemoryDrafter(Drafter):
                     open.remove(r)
         return long_enough(guesses, self.setting.params)
 
-    def _before(self, r: DraftRequest) -> F32 | None:
+    def _previous_state(self, r: DraftRequest) -> F32 | None:
         """Return the hidden state before a text's last token, or None."""
         first, rows = self._states.get(r.seq_id, (0, np.empty((0, 0), np.float32)))
         i = r.pos - 1 - first

@@ -20,7 +20,7 @@ from llama_py.params.speculative import SpeculativeParams
 
 
 @dataclass(slots=True)
-class Known:
+class KnownTokens:
     """Tokens and states of a sequence that the draft context may not have processed yet.
 
     n_held   the draft context is valid before this position of the text
@@ -79,22 +79,22 @@ class StatesDrafter(Drafter):
         self.heads: list[Context] = []
         self.few: list[DraftVocabulary | None] = []
         self.n_embd = 0
-        self._known: dict[int, Known] = {}
+        self._known: dict[int, KnownTokens] = {}
 
     @classmethod
     def n_max(cls, p: SpeculativeParams) -> int:
         return p.spec_draft_n_max
 
     @abstractmethod
-    def states_of(self, seen: Sequence[ComputedTokens]) -> list[F32]:
+    def encode_states(self, seen: Sequence[ComputedTokens]) -> list[F32]:
         """Return the states of each part's tokens, F32 [n_tokens, n_embd]."""
 
     def observe(self, seen: Sequence[ComputedTokens]) -> None:
-        for part, h in zip(seen, self.states_of(seen), strict=True):
+        for part, h in zip(seen, self.encode_states(seen), strict=True):
             for few in filter(None, self.few):
                 few.add(part.tokens)
-            known = self._going_on(part.seq_id, part.pos)
-            old = known.text.since(part.pos)
+            known = self._continue_known(part.seq_id, part.pos)
+            old = known.text.tokens_since(part.pos)
             same = sum(1 for _ in takewhile(_are_same, zip(old, part.tokens, strict=False)))
             known.n_held = min(known.n_held, part.pos + same)
             known.text.cut(part.pos)
@@ -120,7 +120,7 @@ class StatesDrafter(Drafter):
         for ctx in self.heads:
             ctx.memory.seq_rm(seq_id)
 
-    def _going_on(self, seq_id: int, pos: int) -> Known:
+    def _continue_known(self, seq_id: int, pos: int) -> KnownTokens:
         """Return a sequence's known tokens if `pos` continues them. Otherwise start them there; the
         draft context preserves earlier positions."""
         known = self._known.get(seq_id)
@@ -129,11 +129,11 @@ class StatesDrafter(Drafter):
         if known is None or pos > known.text.end or self.lag:
             for ctx in self.heads:
                 ctx.memory.seq_rm(seq_id)
-        start = Known(pos, KnownText(pos), np.empty((0, self.n_embd), np.float32))
+        start = KnownTokens(pos, KnownText(pos), np.empty((0, self.n_embd), np.float32))
         self._known[seq_id] = start
         return start
 
-    def _catch_up(self, seq_id: int, known: Known) -> None:
+    def _catch_up(self, seq_id: int, known: KnownTokens) -> None:
         """Process the known tokens, since their states need much memory."""
         tokens, h, first = self._unread(known, known.text.end)
         if tokens:
@@ -147,11 +147,11 @@ class StatesDrafter(Drafter):
         """Return the positions of a text's tokens in the draft contexts."""
         return range(first - self.lag, first - self.lag + len(tokens))
 
-    def _unread(self, known: Known, end: int) -> tuple[list[int], F32, int]:
+    def _unread(self, known: KnownTokens, end: int) -> tuple[list[int], F32, int]:
         """Return tokens before `end` that the draft context lacks, their input states, and the
         position of the first; without a known state, the first token is omitted."""
         first, start = known.text.first, known.n_held
-        tokens = known.text.since(start)[: end - start]
+        tokens = known.text.tokens_since(start)[: end - start]
         h = known.h[max(start - 1 - first, 0) : end - 1 - first]
         if len(h) < len(tokens) and self.lag:
             return tokens[1:], h, start + 1
@@ -159,12 +159,12 @@ class StatesDrafter(Drafter):
             h = np.concatenate((np.zeros((1, self.n_embd), np.float32), h))
         return tokens, h, start
 
-    def _forget(self, known: Known, end: int) -> None:
+    def _forget(self, known: KnownTokens, end: int) -> None:
         """Drop tokens and states before `end`, which the draft context now has."""
         text, old = KnownText(end - 1), known.text
         known.n_held = end
         known.h = known.h[end - 1 - old.first :]
-        text.add(old.since(end - 1))
+        text.add(old.tokens_since(end - 1))
         known.text = text
 
     @property
@@ -184,7 +184,7 @@ class StatesDrafter(Drafter):
 
     def _begin(self, r: DraftRequest) -> Drafting:
         """Start a draft with the missing tokens and the newest one."""
-        known = self._going_on(r.seq_id, r.pos)
+        known = self._continue_known(r.seq_id, r.pos)
         known.n_held = min(known.n_held, r.pos)  # a prompt of one token is not yet computed
         known.text.cut(r.pos)
         known.text.add([int(r.ids[-1])])

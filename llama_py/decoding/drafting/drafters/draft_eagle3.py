@@ -11,7 +11,7 @@ from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.decoding.drafting.drafter import ComputedTokens, DrafterSetting
-from llama_py.decoding.drafting.drafters._model import like, made_for
+from llama_py.decoding.drafting.drafters._model import create_draft_context, load_draft_model
 from llama_py.decoding.drafting.drafters._states import StatesDrafter
 from llama_py.loading.model import LoadedModel
 
@@ -26,10 +26,10 @@ class DraftEagle3(StatesDrafter):
     def __init__(self, setting: DrafterSetting) -> None:
         super().__init__(setting)
         target = setting.ctx
-        model = made_for(setting, self.name)
+        model = load_draft_model(setting, self.name)
         self.layers: tuple[int, ...] = model.architecture.draft_rules.target_layers
         _check(target.model, model, self.layers)
-        ctx = like(target, model, setting.params, target=target)
+        ctx = create_draft_context(target, model, setting.params, target=target)
         self.n_embd, self.heads, self.few = model.hparams.n_embd, [ctx], [None]
         try:
             self._ask(target)
@@ -50,7 +50,7 @@ class DraftEagle3(StatesDrafter):
                 )
             target.set_embeddings_nextn(True)
 
-    def states_of(self, seen: Sequence[ComputedTokens]) -> list[F32]:
+    def encode_states(self, seen: Sequence[ComputedTokens]) -> list[F32]:
         """Encode the states of all parts in batches of the encoder's size."""
         if not seen:
             return []

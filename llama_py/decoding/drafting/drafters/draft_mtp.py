@@ -11,7 +11,7 @@ from ggml_py.errors import ContextError
 from llama_py.batch import F32
 from llama_py.decoding.drafting.draft_vocabulary import draft_vocabulary
 from llama_py.decoding.drafting.drafter import ComputedTokens, Drafter, DrafterSetting, drafter
-from llama_py.decoding.drafting.drafters._model import like
+from llama_py.decoding.drafting.drafters._model import create_draft_context
 from llama_py.decoding.drafting.drafters._shared_memory import SharedMemoryDrafter
 from llama_py.decoding.drafting.drafters._states import Drafting, StatesDrafter
 from llama_py.decoding.drafting.vocabulary import check_same_vocabulary
@@ -31,7 +31,7 @@ class DraftMtp(StatesDrafter):
     name = "draft-mtp"
 
     @classmethod
-    def made(cls, setting: DrafterSetting) -> Drafter:
+    def create(cls, setting: DrafterSetting) -> Drafter:
         given = setting.model_draft
         if given is not None and given.architecture.draft_rules.shares_memory:
             return SharedMemoryDrafter(setting, cls.name)
@@ -46,7 +46,8 @@ class DraftMtp(StatesDrafter):
         _check(target.model, model)
         n_heads = min(model.hparams.n_layer_nextn, setting.params.spec_draft_n_max)
         self.heads = [
-            like(target, model, setting.params, mtp=True, nextn_layer=i) for i in range(n_heads)
+            create_draft_context(target, model, setting.params, mtp=True, nextn_layer=i)
+            for i in range(n_heads)
         ]
         n_tokens = setting.params.spec_draft_vocab
         self.few = [draft_vocabulary(ctx, n_tokens) for ctx in self.heads]
@@ -54,7 +55,7 @@ class DraftMtp(StatesDrafter):
             ctx.set_embeddings_nextn(True, masked=ctx is not target)
         self.n_embd = model.hparams.n_embd_hidden
 
-    def states_of(self, seen: Sequence[ComputedTokens]) -> list[F32]:
+    def encode_states(self, seen: Sequence[ComputedTokens]) -> list[F32]:
         return [part.h for part in seen if part.h is not None]
 
     def guess(self, drafting: list[Drafting]) -> None:

@@ -11,7 +11,7 @@ from llama_py.batch import F32, Batch
 from llama_py.context import Context
 from llama_py.decoding.drafting.draft_vocabulary import draft_vocabulary
 from llama_py.decoding.drafting.drafter import Drafter, DrafterSetting, DraftRequest
-from llama_py.decoding.drafting.drafters._model import like, likeliest, long_enough
+from llama_py.decoding.drafting.drafters._model import create_draft_context, likeliest, long_enough
 from llama_py.decoding.drafting.vocabulary import check_same_vocabulary
 from llama_py.decoding.known_text import KnownText
 from llama_py.decoding.rollback import Rollback
@@ -32,7 +32,7 @@ class DraftSimple(Drafter):
         if model is None:
             raise ContextError("draft-simple needs a smaller model; pass it as model_draft (-md)")
         check_same_vocabulary(target.model, model)
-        self.ctx = like(target, model, setting.params)
+        self.ctx = create_draft_context(target, model, setting.params)
         self.few = draft_vocabulary(self.ctx, setting.params.spec_draft_vocab)
         self.rollback = Rollback(self.ctx)
         self._held: dict[int, KnownText] = {}  # tokens in the draft context's memory
@@ -75,7 +75,7 @@ class DraftSimple(Drafter):
         n = min(held.n, r.ids.size - 1)
         other = np.flatnonzero(held.ids[:n] != r.ids[:n])
         same = int(other[0]) if other.size else n
-        at = self.rollback.back_to(r.seq_id, same)
+        at = self.rollback.truncate(r.seq_id, same)
         held.cut(at)
         return [int(id) for id in r.ids[at:]]
 

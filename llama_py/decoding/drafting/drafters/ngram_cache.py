@@ -68,9 +68,9 @@ class NgramCache(Drafter):
 
     def _next(self, context: Counts, text: list[int]) -> int | None:
         usual = self._static.get(tuple(text[-N_STATIC:]), {})
-        id = likely(context, text, usual, LAX)
+        id = most_frequent(context, text, usual, LAX)
         if id is None:
-            id = likely(self._dynamic, text, usual, STRICT)
+            id = most_frequent(self._dynamic, text, usual, STRICT)
         if id is None and usual:
             best = max(usual, key=usual.__getitem__)
             n, (least, share) = sum(usual.values()), LAX[N_STATIC - 1]
@@ -86,7 +86,7 @@ def count(counts: Counts, ids: Sequence[int], n_new: int) -> None:
             following[ids[i]] = following.get(ids[i], 0) + 1
 
 
-def likely(
+def most_frequent(
     counts: Counts, text: Sequence[int], usual: Mapping[int, int], rules: Rules
 ) -> int | None:
     """Return the most frequent continuation of the text's longest n-gram that is frequent enough;
