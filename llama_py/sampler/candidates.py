@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from math import isfinite
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,9 +76,6 @@ class Candidates(NamedTuple):
         at = np.flatnonzero(ids[which] == self.ids)
         return at, which[at]
 
-    best = Former("top_k")
-    changed = Former("replace_logits")
-
 
 Filter: TypeAlias = Callable[[Candidates], Candidates]
 
@@ -142,3 +139,9 @@ def f32(value: float) -> np.float32:
     """Return the nearest finite 32-bit number."""
     most = float(np.finfo(np.float32).max)
     return np.float32(min(max(value, -most), most))
+
+
+if not TYPE_CHECKING:  # a NamedTuple has no other attributes than its fields, for type checkers
+    for former, name in (("best", "top_k"), ("changed", "replace_logits")):
+        setattr(Candidates, former, Former(name))
+        vars(Candidates)[former].__set_name__(Candidates, former)

@@ -104,7 +104,7 @@ class _Writer:
             ways = possible_rests(tag, rest)[:MAX_WAYS]
             if ways:
                 tails = _either([self.sequence(way) for way in ways])
-                found.append(f"{self._up_to(tag, item)} {tails}")
+                found.append(f"{self._write_through(tag, item)} {tails}")
         if may_be_empty(rest) or not found:
             found.append(self._write_without_tags(item.tags))
         return _either(found)

@@ -10,8 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ggml_py._copy_state import Former
-
+from ggml_py._moved import Former
 from ggml_py.errors import ContextError
 from llama_py.batch import END, F32, Batch, Wanted
 from llama_py.context import Context
