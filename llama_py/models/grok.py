@@ -85,7 +85,7 @@ class Grok(Decoder):
         )
         if not w.has("ffn_up.weight"):
             return experts
-        return DenseAndExperts(
+        return DenseExpertSum(
             FeedForward(w, hp.n_embd, hp.layers[il].n_ff, act=GELU, scaled=False), experts
         )
 
@@ -104,7 +104,7 @@ class CappedAttention(Attention):
         return Scores(1.0, cap=self.cap)
 
 
-class DenseAndExperts:
+class DenseExpertSum:
     """A dense feed-forward and experts: their sum, over the square root of two."""
 
     parts_keep = None

@@ -19,6 +19,6 @@ def test_document_is_up_to_date() -> None:
 def test_every_architecture_and_variant_has_its_place() -> None:
     first = table().split("##")[0]
     rows = {row.split("`")[1]: row for row in first.splitlines() if row.startswith("| `")}
-    assert set(rows) == set(models._ours())
+    assert set(rows) == set(models._own_modules())
     for arch, variant in tiny.every():
         assert f" {variant} (" in rows[arch]

@@ -25,12 +25,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         info.mkdir()
         (info / "METADATA").write_text("Name: strange-model\nVersion: 1.0\n")
         (info / "entry_points.txt").write_text(f"[llama_py.models]\n{arch} = strange_model\n")
-        models._others.cache_clear()
+        models._entry_points.cache_clear()
 
     monkeypatch.syspath_prepend(str(tmp_path))
     yield package
     monkeypatch.undo()
-    models._others.cache_clear()
+    models._entry_points.cache_clear()
 
 
 def test_a_model_of_another_package(install: Install) -> None:

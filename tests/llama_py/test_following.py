@@ -251,7 +251,7 @@ def test_an_interrupt_leaves_what_it_leaves_otherwise(
 
     with monkeypatch.context() as patch:
         for ctx in (pair.quick, pair.plain):
-            patch.setattr(ctx.runner, "_computed", interrupted)
+            patch.setattr(ctx.runner, "_compute", interrupted)
             if ctx is pair.plain:
                 ctx.on_graph = None  # another epoch
             with pytest.raises(KeyboardInterrupt):

@@ -128,7 +128,7 @@ def test_states_beside_windows() -> None:
 def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Makes a model, of Toy or an architecture, from keys and gains."""
     found = {"toy": SimpleNamespace(load=lambda: SimpleNamespace(Toy=Toy))}
-    monkeypatch.setattr(models, "_others", lambda: found)
+    monkeypatch.setattr(models, "_entry_points", lambda: found)
 
     def load(arch: str, keys: dict[str, Any], gain: dict[str, float]) -> Any:
         named = {key.replace("__", "."): value for key, value in keys.items()}

@@ -58,7 +58,7 @@ class TestParts:
         names = ["kv", "chunked window 4", "standard window 3"]
         assert list(group.caches) == names
         assert [list(kv.tensors.layers) for kv in group.caches.values()] == [[0, 4], [2], [1, 3]]
-        assert [group.init_full().part_of(il) for il in range(5)] == [
+        assert [group.init_full().cache_name(il) for il in range(5)] == [
             names[0],
             names[2],
             names[1],
@@ -78,7 +78,7 @@ class TestParts:
             ("cache_k_l0", 8)
         ]
         assert not group.caches["index"].tensors.v
-        assert group.init_full().part_of(0) == "kv"
+        assert group.init_full().cache_name(0) == "kv"
         with pytest.raises(
             ContextError, match=r"type_k and type_v must be the same, .* got f16 and f32"
         ):
@@ -89,9 +89,9 @@ class TestSameAs:
     def test_a_layer_reads_what_another_keeps(self) -> None:
         group = memory((ALL,), (NEAR,), (SameAs(1),), (SameAs(0),))
         ctx = group.init_full()
-        assert [ctx.part_of(il) for il in (2, 3)] == [ctx.part_of(il) for il in (1, 0)]
+        assert [ctx.cache_name(il) for il in (2, 3)] == [ctx.cache_name(il) for il in (1, 0)]
         for il, of in ((2, 1), (3, 0)):
-            kv = ctx.kv(ctx.part_of(il))
+            kv = ctx.kv(ctx.cache_name(il))
             assert kv.get_k(il).view_src is kv.get_k(of).view_src
             assert kv.get_v(il).view_src is kv.get_v(of).view_src
 
@@ -112,7 +112,7 @@ class TestBothInOneLayer:
         assert list(group.caches) == ["kv"] and group.recr is not None
         assert list(group.caches["kv"].tensors.layers) == list(group.recr.s_l) == [0, 1]
         ctx = place(group, 0, 0)
-        assert ctx.kv(ctx.part_of(1)).get_k(1).ne[0] == 8
+        assert ctx.kv(ctx.cache_name(1)).get_k(1).ne[0] == 8
         assert ctx.states(RecurrentContext).get_s_l(1).ne[0] == 5
 
     def test_they_have_the_same_positions(self) -> None:

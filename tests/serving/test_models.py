@@ -280,7 +280,7 @@ def after_tick(made: Models[Served], **states: str) -> bool:
 
 def is_asked(made: Models[Served]) -> bool:
     """Return True if a request waits for a model that it cannot have yet."""
-    with made._locked():
+    with made._lock_pool():
         return bool(made._asked)
 
 

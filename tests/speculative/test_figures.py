@@ -45,7 +45,7 @@ def test_lengths_follow_what_was_accepted() -> None:
 def test_a_text_grows_and_is_cut() -> None:
     text = KnownText(first=100)
     text.add(range(1000))
-    assert (text.end, text.n, text.since(1097)) == (1100, 1000, [997, 998, 999])
+    assert (text.end, text.n, text.tokens_since(1097)) == (1100, 1000, [997, 998, 999])
     text.cut(103)
     text.add([7])
     assert text.ids.tolist() == [0, 1, 2, 7]
