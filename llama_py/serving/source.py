@@ -13,7 +13,7 @@ PART = re.compile(r"-\d{5}(-of-\d{5}\.gguf)$")
 State = Literal["unloaded", "loading", "loaded", "unloading"]
 
 
-class ServedModel(Protocol):
+class ServableModel(Protocol):
     """Interface of a loaded model: an `Engine`, or an object that has one."""
 
     @property
@@ -29,7 +29,7 @@ class ServedModel(Protocol):
     def close(self) -> None: ...
 
 
-T = TypeVar("T", bound=ServedModel)
+T = TypeVar("T", bound=ServableModel)
 
 
 @dataclass(frozen=True, slots=True)
