@@ -41,7 +41,7 @@ def message_category(message: Mapping[str, Any]) -> str:
     return "calls" if message.get("tool_calls") else str(message["role"])
 
 
-class _Recorder:
+class _UseRecorder:
     """Value that records its operations."""
 
     ops: set[str]
@@ -55,7 +55,7 @@ class _Recorder:
         return any(what in getattr(self, "ops", ()) for what in whats)
 
 
-class TextProbe(_Recorder, str):
+class TextProbe(_UseRecorder, str):
     def __getitem__(self, index: Any) -> str:
         if isinstance(index, int):
             self.note("array_access")
@@ -68,7 +68,7 @@ class TextProbe(_Recorder, str):
         yield ""
 
 
-class RecordingList(_Recorder, list[Any]):
+class RecordingList(_UseRecorder, list[Any]):
     def __getitem__(self, index: Any) -> Any:
         self.note("array_access")
         return record_use(super().__getitem__(index))
@@ -78,7 +78,7 @@ class RecordingList(_Recorder, list[Any]):
         return map(record_use, super().__iter__())
 
 
-class NamedProbe(_Recorder, dict[str, Any]):
+class NamedProbe(_UseRecorder, dict[str, Any]):
     def __getitem__(self, key: str) -> Any:
         return record_use(super().__getitem__(key))
 
@@ -93,7 +93,7 @@ class NamedProbe(_Recorder, dict[str, Any]):
 
 
 def record_use(value: Any) -> Any:
-    if isinstance(value, _Recorder):
+    if isinstance(value, _UseRecorder):
         value.note()
     return value
 
@@ -139,7 +139,7 @@ def watch(sandbox: Sandbox) -> None:
         @wraps(f)
         def noted_call(*args: Any, **kwargs: Any) -> Any:
             for value in args[:2]:  # the first may be Jinja's context
-                if isinstance(value, _Recorder):
+                if isinstance(value, _UseRecorder):
                     value.note(what)
                     break
             return f(*args, **kwargs)
