@@ -1,6 +1,6 @@
 """Tools, reasoning and JSON in chat: requests, grammars and parsers of responses.
 
-form = format_of(model.chat_template, messages, tools=tools)
+form = build_format(model.chat_template, messages, tools=tools)
 form.prompt                        # text
 form.constraint(model.tokenizer)   # None, or an argument for a Sampler
 parser = form.parser()

@@ -89,7 +89,7 @@ def naming(path: str | Path) -> Iterator[None]:
 
 
 def begin(ctx: Restorable, what: str) -> StateWriter:
-    """Start data for `opened`: its type, model and layout."""
+    """Start data for `open_state`: its type, model and layout."""
     io = StateWriter()
     for text in (what, ctx.model.fingerprint, ctx.model.arch, ctx.memory.layout()):
         io.text(text)
@@ -105,7 +105,7 @@ def seal(io: StateWriter) -> list[bytes | memoryview]:
 
 
 def open_state(ctx: Restorable, data: bytes | memoryview, what: str) -> StateReader:
-    """Return a reader of data that was `sealed`; ContextError if it is damaged, of another type,
+    """Return a reader of data of `seal`; ContextError if it is damaged, of another type,
     model or layout."""
     io = StateReader(_body(data))
     found, print_, arch, layout = (io.text() for _ in range(4))

@@ -23,7 +23,7 @@ def create_grammar(params: Any) -> Grammar | None:
 def constraint_text(params: Any) -> tuple[str, str] | None:
     """Return the type and the text of the constraint of SamplingParams, or None.
 
-    Raises GrammarError and OSError like `chosen`.
+    Raises GrammarError and OSError like `create_grammar`.
     """
     given = {name: getattr(params, name) for name in params.constraints}
     if not given:

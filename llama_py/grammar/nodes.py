@@ -93,7 +93,7 @@ def merge_ranges(ranges: list[tuple[int, int]]) -> Ranges:
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """Return all other code points; ranges as `merged` returns them."""
+    """Return all other code points; ranges as `merge_ranges` returns them."""
     found, start = [], 0
     for low, high in ranges:
         if low > start:

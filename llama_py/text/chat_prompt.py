@@ -141,7 +141,7 @@ class ChatPrompt:
         )
 
     def ids(self, media_path: str | Path | None = None, n_most: int | None = None) -> list[int]:
-        """Return the tokens of the prompt; see `tokens_of`."""
+        """Return the tokens of the prompt; see `tokenize_prompt`."""
         return tokenize_prompt(self.model, self.text, self.messages, media_path, n_most)
 
     def params(self, p: AnswerParams) -> AnswerParams:

@@ -126,14 +126,14 @@ class Conversation:
         return message_calls(self.messages[-1]) if self.tools and self.messages else []
 
     def add_tool_results(self, results: Sequence[Message]) -> list[int]:
-        """Add results of calls, messages of the role "tool" from `result_of`, and return the tokens
+        """Add results of calls, messages of the role "tool" from `call_function`, and return the tokens
         like `add_user_message`."""
         return self._add(results)
 
     def run(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
         """Do `ask`. While a response calls functions in `tools`, up to ROUNDS times, call them and
         yield the next response, which gets the results. An option tool_choice applies to the first
-        response only. Raises also the errors of `result_of`."""
+        response only. Raises also the errors of `call_function`."""
         from llama_py.chat.functions import call_function
 
         yield from self.ask(text, images, **options)

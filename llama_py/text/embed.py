@@ -30,7 +30,7 @@ def embed(
     """Return embeddings F32 [n_texts, n]: n is n_embd, or the number of a reranker's scores.
 
     pooling    a value of params.POOLING except "none"; "auto": the model's, or else the mean
-    normalize  scale rows to length one; or a number, as for `normalized`. Scores are not scaled
+    normalize  scale rows to length one; or a number, as for `normalize_rows`. Scores are not scaled
     attention  a value of params.ATTENTION; "auto": the model's
 
     Raises ContextError for a text without tokens.
