@@ -191,8 +191,8 @@ class Model(LoadedModel):
         With tools, functions or descriptions in the form of the OpenAI API, it is a `ChatAnswer`:
         content, reasoning, and tool calls. A grammar enforces the schemas of their arguments as far
         as it can; `ToolCall.error` is the problem of an invalid call (with the jsonschema package).
-        See `build_format` in `llama_py.chat.tools` for the other parameters. `message()` of the answer
-        is a message for the next call, and so is the result of
+        See `build_format` in `llama_py.chat.tools` for the other parameters. `message()` of the
+        answer is a message for the next call, and so is the result of
         `llama_py.chat.functions.call_function` for a tool call.
 
         images (files, their bytes, or `llama_py.vision.Image`s) come before the last message's

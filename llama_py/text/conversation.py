@@ -126,8 +126,8 @@ class Conversation:
         return message_calls(self.messages[-1]) if self.tools and self.messages else []
 
     def add_tool_results(self, results: Sequence[Message]) -> list[int]:
-        """Add results of calls, messages of the role "tool" from `call_function`, and return the tokens
-        like `add_user_message`."""
+        """Add results of calls, messages of the role "tool" from `call_function`, and return the
+        tokens like `add_user_message`."""
         return self._add(results)
 
     def run(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
