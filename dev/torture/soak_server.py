@@ -65,6 +65,9 @@ def main() -> int:
     parser.add_argument("--parallel", type=int, default=6, help="slots")
     parser.add_argument("--client-parallel", type=int, default=2, help="requests of an address")
     parser.add_argument("--cache-ram", type=int, default=256, help="MiB; memory grows up to it")
+    parser.add_argument(
+        "--kinds", help="only these hostile requests, comma-separated (load/rude.py)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -110,7 +113,7 @@ class Soak:
             context = multiprocessing.get_context("spawn")
             here, there = context.Pipe(False)
             hostile = context.Process(
-                target=_attack, args=(self.url, self.args.rude, self.args.seed, there), daemon=True
+                target=_attack, args=(self.url, self.args, there), daemon=True
             )
             hostile.start()
             try:
@@ -287,23 +290,26 @@ async def _seconds(doing: Awaitable[object]) -> float:
     return time.monotonic() - start
 
 
-def _attack(url: str, n: int, seed: int, results: Connection) -> None:
+def _attack(url: str, args: argparse.Namespace, results: Connection) -> None:
     """Send hostile requests until this process is ended; report each result."""
-    os.nice(10)
+    # Hostile clients have machines of their own: they take only the CPU time that is left over.
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     target = urlsplit(url)
+    kinds = args.kinds.split(",") if args.kinds else []
 
     async def repeat(no: int) -> None:
-        rude = Rude(target.hostname or "", target.port or 0, seed * 1000 + no, HOSTILE)
+        rude = Rude(target.hostname or "", target.port or 0, args.seed * 1000 + no, HOSTILE)
         while True:
-            call = rude.any()
+            kind = rude.draw.choice(kinds) if kinds else ""
+            call = rude.call_by_name(kind) if kind else rude.any()
             try:
                 saw = await call()
             except OSError as e:
                 saw = type(e).__name__
-            results.send((saw, f"{call.__name__} {rude.asked}"))
+            results.send((saw, f"{kind or call.__name__} {rude.asked}"))
 
     async def all_at_once() -> None:
-        await asyncio.gather(*map(repeat, range(n)))
+        await asyncio.gather(*map(repeat, range(args.rude)))
 
     asyncio.run(all_at_once())
 

@@ -10,6 +10,9 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from llama_py_server.wire.pace import Pace
+from llama_py_server.wire.work import ANSWERS
+
 log = logging.getLogger("llama_py")
 
 RESERVED = 64  # descriptors for files, pipes and sockets of this process, and for MORE
@@ -32,27 +35,45 @@ def limit_connections(most: int) -> int:
 class Connection(H11Protocol):
     """A connection that must send a request in time, and may be closed while it is idle.
 
+    While responses are generated, a client that sends many requests waits before each (`Pace`).
     Beyond the limit, it closes the longest idle connection of the address with the most
     connections. So a client that opens many connections loses its own.
     """
 
     most = 0  # connections at once
+    pace = Pace()
     _head: asyncio.TimerHandle | None = None
     _idle_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.pace.open(self.address)
+        if (delay := self._delay()) > 0:
+            self.loop.call_soon(transport.pause_reading)  # asyncio starts to read after this call
+            self.loop.call_later(delay, self._resume)
         self._begin_idle()
         if len(self.connections) > self.most:
             self._make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        self.pace.close(self.address)
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
         self._begin_idle()  # must precede the start of a received request
-        super().on_response_complete()
+        if not self.transport.is_closing() and (delay := self._delay()) > 0:
+            self.loop.call_later(delay, super().on_response_complete)
+        else:
+            super().on_response_complete()
+
+    def _delay(self) -> float:
+        delay = self.pace.delay(self.address, self.loop.time())
+        return delay if ANSWERS else 0.0
+
+    def _resume(self) -> None:
+        if not self.transport.is_closing():
+            self.transport.resume_reading()
 
     @property
     def is_busy(self) -> bool:

@@ -22,6 +22,7 @@ from ggml_py.errors import ModelError
 from llama_py_server.params import ListenParams
 from llama_py_server.wire.connections import Connection, LoopErrors, limit_connections
 from llama_py_server.wire.errors import HTTPError
+from llama_py_server.wire.pace import Pace
 from llama_py_server.wire.responses import as_error
 from llama_py_tools.command.logs import tell
 
@@ -60,7 +61,7 @@ def serve(
         )
     config = uvicorn.Config(
         Stoppable(app),
-        http=type("Limited", (Connection,), {"most": most}),
+        http=type("Limited", (Connection,), {"most": most, "pace": Pace()}),
         ws="none",
         log_config=None,
         access_log=False,

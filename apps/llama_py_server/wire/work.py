@@ -11,9 +11,13 @@ work together gets an eighth of the interpreter's time.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from enum import Enum
 from functools import cache
@@ -32,6 +36,7 @@ LARGE = 1 << 16  # bytes above which the work on a body is LONG
 SLICE = 0.002  # seconds of CPU time before a pause
 PAUSES = 7  # length of a pause: this multiple of the time before it, for each running call,
 MAX_PAUSE = 0.25  # and at most this number of seconds
+NICE = 10  # added to the niceness of threads that compute for long
 
 
 class Work(Enum):
@@ -95,7 +100,16 @@ _running: set[_Limit] = set()
 
 @cache
 def _threads(kind: Work) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(kind.n_threads, f"llama-{kind.label}")
+    start = None if kind in (Work.SHORT, Work.FETCH) else _yield_cpu
+    return ThreadPoolExecutor(kind.n_threads, f"llama-{kind.label}", start)
+
+
+def _yield_cpu() -> None:
+    """Lower the priority of this thread: responses are generated first if CPUs are scarce."""
+    if sys.platform == "linux":  # elsewhere a priority is of the whole process
+        thread = threading.get_native_id()
+        with suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + NICE)
 
 
 def is_busy() -> bool:
