@@ -35,7 +35,7 @@ log = logging.getLogger("llama_py")
 N_SHARED = 32  # common prefix worth waiting for while another slot processes it
 WORTH = 64  # minimum tokens of a saved conversation: a copy takes a hundredth of computing it
 N_LOOKED_AT = 8  # jobs to check per slot; a job may overtake jobs that wait for a prefix or slot
-N_GRAPHS = 12  # cached graphs: steps differ in numbers of responses and prompt tokens
+N_GRAPHS = 12, 48  # least and most cached graphs: steps differ in prompt tokens and in sequences
 SHORTEST = 4  # every n-th step serves the shortest prompt, the others serve the first
 SHORTEST_OF_CLIENTS = 2  # the same with several clients
 N_LOGITS = 1 << 24  # logits of a prompt part with all logits: 64 MiB
@@ -59,7 +59,9 @@ class Scheduler:
         client_slots  maximum number of slots of one client (0: no limit)
         """
         self.ctx, self.sequences, self.cache = ctx, sequences, sequences.cache
-        ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS)
+        n_runs = ctx.cparams.n_seq_max * (ctx.cparams.n_seq_max + 1) // 2  # of consecutive slots
+        least, most = N_GRAPHS
+        ctx.runner.n_graphs = max(ctx.runner.n_graphs, least, min(n_runs + 4, most))
         self._pace = PrefillBudget(ctx.cparams.n_batch, ctx.cparams.n_ubatch, n_piece)
         self._turns = StepBatches(self._pace, ctx.memory.allows_unequal_lengths)
         self._client_slots = client_slots or ctx.cparams.n_seq_max
@@ -176,7 +178,9 @@ class Scheduler:
             return next((slot for slot in free if slot.id == wanted), None)
         if self._is_coming(job):
             return None
-        return choose_slot(free, [self.cache.tokens(slot.id) for slot in free], job.ids)
+        held = [self.cache.tokens(slot.id) for slot in free]
+        busy = [] if self.ctx.cparams.kv_unified else [slot.id for slot, _ in self.busy]
+        return choose_slot(free, held, job.ids, job.request.client, busy, self.metrics.n_steps)
 
     def _is_coming(self, job: Job) -> bool:
         if not job.request.cache_prompt or job.has_unscored:
@@ -192,7 +196,7 @@ class Scheduler:
 
     def _begin(self, slot: Slot, job: Job) -> None:
         request = job.request
-        slot.job = job
+        slot.job, slot.client = job, job.request.client
         try:
             loras = self.loras if request.loras is None else request.loras
             self.ctx.set_adapters(loras, slot.id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from llama_py.serving.job import Job
 
 N_LOST = 16  # tokens that a sequence may lose at its end and still be continued in place
+N_KEPT = 64  # steps for which a slot is kept for its client
 State = Literal["idle", "prompt", "answer"]
 
 
@@ -21,12 +22,14 @@ class Slot:
 
     job     current job;  used  step number when its last job ended, -1: never
     n_held  tokens in memory, at the last check
+    client  name of the client of its last job
     """
 
     id: int
     job: Job | None = None
     used: int = -1
     n_held: int = 0
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,17 +52,41 @@ class SlotInfo:
     n_held: int = 0
 
 
-def choose_slot(free: Sequence[Slot], held: Sequence[Sequence[int]], ids: Sequence[int]) -> Slot:
+def choose_slot(
+    free: Sequence[Slot],
+    held: Sequence[Sequence[int]],
+    ids: Sequence[int],
+    client: str = "",
+    busy: Collection[int] = (),
+    step: int = 0,
+) -> Slot:
     """Choose a free slot (at least one exists) for a prompt.
 
     First choice: the slot with the longest common prefix, if at most N_LOST tokens after it are
-    lost. Else an empty slot, or the least recently used one: it can copy prefixes of other slots.
+    lost. Else a slot beside busy ones, since sequences of a ubatch are consecutive and each ubatch
+    reads all weights; of these an empty slot, or the least recently used one: it can copy prefixes
+    of other slots. A slot that another client has just used comes last: that client may continue.
 
-    held  tokens of each free slot
+    held    tokens of each free slot
+    client  name of the prompt's client
+    busy    ids of busy slots, if sequences of a ubatch must be consecutive
+    step    number of the current step
     """
     n_same = [common(tokens, ids) for tokens in held]
     left = [len(tokens) - n for tokens, n in zip(held, n_same, strict=True)]
     going_on = [i for i, n in enumerate(n_same) if n and left[i] <= N_LOST]
     if going_on:
         return free[max(going_on, key=lambda i: (n_same[i], -i))]
-    return free[min(range(len(free)), key=lambda i: (len(held[i]) > 0, free[i].used, i))]
+
+    def cost(i: int) -> tuple[bool, int, bool, bool, int, int]:
+        slot, is_full = free[i], len(held[i]) > 0
+        is_kept = is_full and slot.client != client and slot.used > step - N_KEPT
+        n_runs = _n_runs({*busy, slot.id}) if busy else 0
+        return is_kept, n_runs, is_full, slot.client != client, slot.used, i
+
+    return free[min(range(len(free)), key=cost)]
+
+
+def _n_runs(ids: Collection[int]) -> int:
+    """Return the number of runs of consecutive ids."""
+    return sum(id + 1 not in ids for id in ids)

@@ -13,3 +13,23 @@ def test_who_has_most_of_a_prompt_answers() -> None:
     # of what slot 1 has most would be lost, so it is taken over by one that has nothing
     assert choose_slot(free, [[8], [*ids[:9], *[7] * 90], [7] * 9, []], ids).id == 3
     assert choose_slot(free[:3], [[8], [*ids[:9], *[7] * 90], [7] * 9], ids).id == 2
+
+
+def test_busy_slots_stay_consecutive() -> None:
+    """A ubatch has consecutive sequences, so a gap between busy slots costs another ubatch."""
+    free = [Slot(0, used=5), Slot(2, used=9), Slot(4, used=1), Slot(5)]
+    held: list[list[int]] = [[7], [7], [7], []]
+    assert choose_slot(free, held, [1], busy=[1, 3]).id == 2  # fills the gap
+    assert choose_slot(free, held, [1]).id == 5
+    assert choose_slot(free[2:], held[2:], [1], busy=[3]).id == 4
+    assert choose_slot(free, held, [7, 7], busy=[3]).id == 0  # a prompt that begins like a slot's
+
+
+def test_a_slot_is_kept_for_its_client() -> None:
+    free = [Slot(0, used=90, client="a"), Slot(1, used=91, client="b"), Slot(2, used=2, client="b")]
+    held: list[list[int]] = [[7], [7], [7]]
+    assert choose_slot(free, held, [1], "c", [3], step=100).id == 2
+    assert choose_slot(free[:2], held[:2], [1], "b", [3], step=100).id == 1
+    assert choose_slot(free[:2], held[:2], [1], "c", [3], step=100).id == 0  # else the oldest
+    assert choose_slot(free, held, [1], "b", [0], step=100).id == 1  # its own, beside a busy slot
+    assert choose_slot(free, [[7], [7], []], [1], "a", step=100).id == 2  # an empty one
