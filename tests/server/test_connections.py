@@ -155,7 +155,7 @@ def test_fewer_connections_than_descriptors(monkeypatch: pytest.MonkeyPatch) -> 
     ("message", "error", "told"),
     [
         ("socket.accept() out of system resource", OSError(24, "x"), "can be accepted: [Errno 24]"),
-        ("Fatal read error on socket transport", MemoryError(), "not enough memory"),
+        ("Fatal read error on socket transport", MemoryError(), "too little memory"),
     ],
 )
 def test_what_is_scarce_is_told_once_a_minute(

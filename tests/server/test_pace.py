@@ -9,7 +9,7 @@ def test_a_flood_is_slowed_down_to_a_rate() -> None:
     pace = Pace()
     pace.open("a")
     pace.open("b")
-    assert [pace.delay("a", 1.0) for _ in range(BURST)] == [0.0] * BURST
+    assert max(pace.delay("a", 1.0) for _ in range(BURST)) < 1e-9
     waits = [pace.delay("a", 1.0) for _ in range(50)]
     assert waits == sorted(waits) and abs(waits[-1] - 50 / RATE) < 1e-6
     assert pace.delay("b", 1.0) == 0  # another client does not wait

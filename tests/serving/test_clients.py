@@ -59,18 +59,18 @@ def test_a_client_uses_its_number_of_slots() -> None:
     assert max(most) == 2
 
 
-@pytest.mark.parametrize(("clients", "expected"), [("aa", False), ("ab", True)])
-def test_steps_know_of_several_clients(clients: str, expected: bool) -> None:
-    """They decide how many prompt tokens a step may take."""
-    several: set[bool] = set()
+@pytest.mark.parametrize(("clients", "expected"), [("aa", 1), ("ab", 2)])
+def test_steps_know_the_number_of_clients(clients: str, expected: int) -> None:
+    """It decides how many prompt tokens a step may take."""
+    seen: set[int] = set()
     with engine("llama-dense") as made:
         budget = made._scheduler._pace
         piece = budget.piece
 
-        def noted(n_answers: int, is_several: bool = False) -> int:
-            several.add(is_several)
-            return piece(n_answers, is_several)
+        def noted(n_answers: int, n_clients: int = 1) -> int:
+            seen.add(n_clients)
+            return piece(n_answers, n_clients)
 
         budget.piece = noted  # type: ignore[method-assign]
         order_of(made, clients)
-    assert (True in several) == expected
+    assert max(seen) == expected
