@@ -4,7 +4,7 @@
     python -m dev.torture.soak_server -m MODEL.gguf --minutes 120
 
 Honest clients repeat their requests, each from its own loopback address (Linux). Hostile clients
-(load/rude.py) join from another process and address. They pause for --control seconds after every
+(load/rude.py) join from another process and address. The hostile clients pause for --control seconds every
 --every minutes: the speed of a shared machine drifts, so requests are compared with the honest
 clients' own requests before and after. Prints for each part: requests of each type, statuses,
 memory, and times: of /health, between two tokens, and of a response as a multiple of the median
@@ -57,7 +57,7 @@ def main() -> int:
     parser.add_argument("-m", "--model", required=True)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--every", type=float, default=5, help="minutes of a part")
-    parser.add_argument("--control", type=float, default=20, help="seconds without hostile ones")
+    parser.add_argument("--control", type=float, default=20, help="seconds without hostile clients")
     parser.add_argument("--good", type=int, default=4, help="honest clients")
     parser.add_argument("--rude", type=int, default=8, help="hostile clients")
     parser.add_argument("--most", type=float, default=2, help="multiple of the median time")
@@ -136,7 +136,7 @@ class Soak:
         return range(self.args.good)
 
     async def _control(self, clients: list[httpx.AsyncClient]) -> list[float]:
-        """Return the seconds of honest requests without hostile ones."""
+        """Measure honest requests without hostile clients; return their seconds."""
         self.waits = []
         self.until = time.monotonic() + self.args.control
         await asyncio.gather(*(self._good(client, i) for i, client in enumerate(clients)))
@@ -185,7 +185,7 @@ class Soak:
                     self.faults.append(f"{self._minute()}: {saw}; the request: {request}")
 
     async def _measure(self) -> None:
-        """Watch the memory."""
+        """Compare the memory with its budget every two seconds."""
         while time.monotonic() < self.until:
             self.peak = max(self.peak, self._memory())
             if self.peak > self.budget:
@@ -266,7 +266,7 @@ class Soak:
 
 
 def _client(url: str, no: int) -> httpx.AsyncClient:
-    """Make a client with a loopback address of its own."""
+    """Return a client with the loopback address 127.0.0.`no`."""
     transport = httpx.AsyncHTTPTransport(local_address=f"127.0.0.{no}")
     return httpx.AsyncClient(base_url=url, timeout=300, transport=transport)
 
@@ -292,7 +292,7 @@ async def _seconds(doing: Awaitable[object]) -> float:
 
 def _attack(url: str, args: argparse.Namespace, results: Connection) -> None:
     """Send hostile requests until this process is ended; report each result."""
-    # Hostile clients have machines of their own: they take only the CPU time that is left over.
+    # Real attackers use other machines, so these clients only get otherwise unused CPU time.
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     target = urlsplit(url)
     kinds = args.kinds.split(",") if args.kinds else []

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from llama_py.serving.job import Job
 
 N_LOST = 16  # tokens that a sequence may lose at its end and still be continued in place
-N_KEPT = 64  # steps for which a slot is kept for its client
+N_KEPT = 64  # steps after a job in which other clients avoid its slot
 State = Literal["idle", "prompt", "answer"]
 
 
@@ -63,9 +63,10 @@ def choose_slot(
     """Choose a free slot (at least one exists) for a prompt.
 
     First choice: the slot with the longest common prefix, if at most N_LOST tokens after it are
-    lost. Else a slot beside busy ones, since sequences of a ubatch are consecutive and each ubatch
-    reads all weights; of these an empty slot, or the least recently used one: it can copy prefixes
-    of other slots. A slot that another client has just used comes last: that client may continue.
+    lost. Second choice: the slot that makes the fewest runs of consecutive busy slots, because a
+    ubatch has consecutive sequences and every ubatch reads all weights. Third choice: an empty slot,
+    or the least recently used one, which can copy prefixes of other slots. Slots that another
+    client used during the last N_KEPT steps have the lowest priority, because it may continue.
 
     held    tokens of each free slot
     client  name of the prompt's client

@@ -12,14 +12,13 @@ MAX_ADDRESSES = 4096
 class Pace:
     """Delays of connections and requests by address, by the generic cell rate algorithm.
 
-    Requests that are refused also take time of the event loop, which Python shares with the
-    thread that generates. So no address may have more than a small part of it, unless it is the
-    only one.
+    Each request costs time of the event loop, also if it is refused, and Python runs one thread at
+    a time. An address therefore gets a small part of this time, unless it is the only one.
     """
 
     def __init__(self) -> None:
         self._open: Counter[str] = Counter()
-        self._due: dict[str, float] = {}  # time at which an address has used up nothing
+        self._due: dict[str, float] = {}  # time of each address's full allowance
 
     def open(self, address: str) -> None:
         """Count an open connection."""
