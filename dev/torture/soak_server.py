@@ -4,7 +4,7 @@
     python -m dev.torture.soak_server -m MODEL.gguf --minutes 120
 
 Honest clients repeat their requests, each from its own loopback address (Linux). Hostile clients
-(load/rude.py) join from another process and address. The hostile clients pause for --control seconds every
+(load/rude.py) join from another process and address. All of them pause for --control seconds every
 --every minutes: the speed of a shared machine drifts, so requests are compared with the honest
 clients' own requests before and after. Prints for each part: requests of each type, statuses,
 memory, and times: of /health, between two tokens, and of a response as a multiple of the median

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from llama_py.serving.job import Job
 
 N_LOST = 16  # tokens that a sequence may lose at its end and still be continued in place
-N_KEPT = 64  # steps after a job in which other clients avoid its slot
+N_KEPT = 64  # steps during which other clients avoid the slot of a finished job
 State = Literal["idle", "prompt", "answer"]
 
 
@@ -64,8 +64,8 @@ def choose_slot(
 
     First choice: the slot with the longest common prefix, if at most N_LOST tokens after it are
     lost. Second choice: the slot that makes the fewest runs of consecutive busy slots, because a
-    ubatch has consecutive sequences and every ubatch reads all weights. Third choice: an empty slot,
-    or the least recently used one, which can copy prefixes of other slots. Slots that another
+    ubatch has consecutive sequences and every ubatch reads all weights. Third choice: an empty
+    slot, or the least recently used one, which can copy prefixes of other slots. Slots that another
     client used during the last N_KEPT steps have the lowest priority, because it may continue.
 
     held    tokens of each free slot
