@@ -4,7 +4,7 @@
     python -m dev.torture.soak_server -m MODEL.gguf --minutes 120
 
 Honest clients repeat their requests, each from its own loopback address (Linux). Hostile clients
-(load/rude.py) join from another process and address. All of them pause for --control seconds every
+(load/rude.py) join from another process and address. They stop for --control seconds after every
 --every minutes: the speed of a shared machine drifts, so requests are compared with the honest
 clients' own requests before and after. Prints for each part: requests of each type, statuses,
 memory, and times: of /health, between two tokens, and of a response as a multiple of the median
@@ -64,10 +64,10 @@ def main() -> int:
     parser.add_argument("--threads", type=int, default=1, help="of the server; fewer than cores")
     parser.add_argument("--parallel", type=int, default=6, help="slots")
     parser.add_argument("--client-parallel", type=int, default=2, help="requests of an address")
-    parser.add_argument("--cache-ram", type=int, default=256, help="MiB; memory grows up to it")
     parser.add_argument(
-        "--kinds", help="only these hostile requests, comma-separated (load/rude.py)"
+        "--cache-ram", type=int, default=256, help="MiB; the memory grows by up to this size"
     )
+    parser.add_argument("--kinds", help="hostile requests to send, separated by commas")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
