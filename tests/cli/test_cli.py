@@ -159,7 +159,7 @@ def interrupted_run(model: str) -> Any:
         show=show,
         summary=SimpleNamespace(pending=(1, 0.0)),
         end_line=lambda: None,
-        reused=lambda _: None,
+        note_reuse=lambda _: None,
     )
 
 
