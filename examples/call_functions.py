@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import llama_py
-from llama_py.chat.functions import result_of
+from llama_py.chat.functions import call_function
 
 TURNS = 4  # of calls, at most
 
@@ -39,7 +39,7 @@ def talk(model: llama_py.Model, prompt: str, choice: str, **options: Any) -> lis
         messages.append(answer.message())
         if not answer.tool_calls:
             break
-        messages += [result_of(call, functions) for call in answer.tool_calls]
+        messages += [call_function(call, functions) for call in answer.tool_calls]
         choice = "none" if choice == "required" else choice
     return messages
 
