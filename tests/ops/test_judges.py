@@ -130,7 +130,7 @@ def test_a_known_difference_excuses_when_ggml_judges() -> None:
 def test_what_ggml_does_not_survive_is_not_asked() -> None:
     found = evaluate(chosen("GET_ROWS", type=BY_NAME["q8_1"]), RefDevice(), RefDevice("ggml"))
     assert found.status is Status.NOT_SUPPORTED
-    assert found.reason.startswith("ggml has no function that decodes")
+    assert found.reason.startswith("ggml calls a missing function to decode")
 
 
 def test_totals_tell_what_was_compared_and_how_to_repeat_it() -> None:
