@@ -150,7 +150,7 @@ def started(*args, **more):
 
 
 supervisor.subprocess.Popen = started
-code = supervisor.supervised([("a", 1), ("b", 1)], launch)
+code = supervisor.supervise([("a", 1), ("b", 1)], launch)
 print(n_launched, code)
 """
 
