@@ -29,7 +29,7 @@ def builder(**more: Any) -> Any:
         gf=graph,
         expand=graph.build_forward_expand,
         cb=lambda t, name, il=-1: t,
-        fused=lambda kind, t: t,
+        mark_fused=lambda kind, t: t,
         params=SimpleNamespace(loras=NO_LORAS),
         **more,
     )
