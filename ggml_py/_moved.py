@@ -58,11 +58,12 @@ class Finder:
         self, package: str, moved: Mapping[str, str], stable: Collection[str] = ()
     ) -> None:
         self.package, self.moved, self.stable = package, moved, stable
+        self._heads = {former.partition(".")[0] for former in moved}
 
     def new_place(self, name: str) -> str | None:
         """Return the present module of a former `name`; None if it has not moved."""
         package, _, rest = name.partition(".")
-        if package != self.package:
+        if package != self.package or rest.partition(".")[0] not in self._heads:
             return None
         parts = rest.split(".")
         for n in range(len(parts), 0, -1):

@@ -20,6 +20,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from ggml_py.errors import ContextError
+from ggml_py.machine.frames import with_large_chunk
 from llama_py.adapters.lora import Adapter
 from llama_py.batch import F32
 from llama_py.batch.prompts import Mixed, TooLong, check_whole, is_mixed, n_cells, n_whole
@@ -344,6 +345,7 @@ class Engine(Resource):
         with self._changed:
             self._changed.notify()
 
+    @with_large_chunk
     def _run(self) -> None:
         scheduler = self._scheduler
         try:

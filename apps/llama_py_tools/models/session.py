@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from ggml_py.machine import building
+from ggml_py.machine.frames import with_large_chunk
 from llama_py.params import ContextParams, ModelParams
 from llama_py.support.progress import LINE, Kernels, on_terminal
 from llama_py_tools.command import cpus, logs
@@ -42,6 +43,7 @@ EXIT_OK, EXIT_FAILURE, EXIT_CTRL_C = 0, 1, 130
 log = logging.getLogger("llama_py")
 
 
+@with_large_chunk
 def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Namespace) -> int:
     """Run a command: 0 done, 1 with one line `error: ...`, 130 after Ctrl-C."""
     open_streams()
