@@ -1,9 +1,9 @@
 """Memory of Python's stack frames.
 
-CPython maps this memory in chunks of 16 KiB: a call that does not fit maps a chunk, and its return
-unmaps it. A loop whose calls cross the end of a chunk does so for each call, which then takes ten
-times as long. A frame that declares a large stack gets a large chunk, and the rest of the chunk is
-free for the calls below it. Unused pages take no memory.
+CPython maps this memory in chunks of 16 KiB. A call that does not fit maps another chunk, and its
+return unmaps that chunk, so a loop with calls across the end of a chunk is about ten times slower.
+A frame that declares a large stack gets a large chunk, and the calls below it use the rest of the
+chunk. Unused pages take no memory.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ def faults_by_depth(depth: int) -> list[int]:
     """Return the page faults of many calls at each depth of a recursion."""
     import resource
 
-    def nothing() -> None:
+    def call() -> None:
         pass
 
     found: list[int] = []
@@ -23,7 +23,7 @@ def faults_by_depth(depth: int) -> list[int]:
     def down(n: int) -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         for _ in range(CALLS):
-            nothing()
+            call()
         found.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
         if n:
             down(n - 1)
