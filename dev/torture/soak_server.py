@@ -137,9 +137,10 @@ class Soak:
 
     async def _control(self, clients: list[httpx.AsyncClient]) -> list[float]:
         """Measure honest requests without hostile clients; return their seconds."""
-        self.waits = []
+        self.waits, n_gaps = [], len(self.gaps)
         self.until = time.monotonic() + self.args.control
         await asyncio.gather(*(self._good(client, i) for i, client in enumerate(clients)))
+        del self.gaps[n_gaps:]  # the gaps shown are those with hostile clients
         return self.waits
 
     async def _part(

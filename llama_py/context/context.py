@@ -479,9 +479,8 @@ class Context(Resource, HasCompanions, InspectionMixin):
         p, n_seqs = self.params, self.cparams.n_seq_max
         full = full_params(self.model, self._graph_params, self.memory, n_seqs, n_seqs)
         refused = self.runner.unsupported_ops(self.model.architecture.graph(full).fused)
-        separate = set()
-        if "flash_attn" in refused and p.flash_attn == "auto":
-            separate.add("flash_attn")
+        separate = {"flash_attn"} & refused.keys() if p.flash_attn == "auto" else set[str]()
+        if separate:
             self.cparams = replace(self.cparams, flash_attn=False)
             self.memory = self._create_memory()
         for kind in refused.keys() - {"flash_attn"}:

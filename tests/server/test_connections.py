@@ -16,6 +16,7 @@ from llama_py_server.wire.connections import MORE, Connection, LoopErrors, limit
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.limits import BodyLimit, RequestLimit
 from llama_py_server.wire.usage import CLIENT, Client
+from llama_py_server.wire.work import ANSWERS
 from tests.server.served import WAIT
 
 Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -23,7 +24,7 @@ GET = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 @asynccontextmanager
-async def serving(most: int, idle: int, answers: asyncio.Event) -> Any:
+async def serving(most: int, idle: int, answers: asyncio.Event, **more: Any) -> Any:
     """Serve 204 once `answers` is set; gives a function that opens connections."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -31,7 +32,7 @@ async def serving(most: int, idle: int, answers: asyncio.Event) -> Any:
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body"})
 
-    kind: Any = type("Limited", (Connection,), {"most": most})
+    kind: Any = type("Limited", (Connection,), {"most": most, **more})
     config = uvicorn.Config(
         app, port=0, http=kind, lifespan="off", timeout_keep_alive=idle, log_config=None
     )
@@ -312,3 +313,45 @@ def test_a_client_does_not_use_up_the_bytes_of_all_bodies() -> None:
     run(test)
     assert sizes["other"] == 3 << 20 and "other" not in refused
     assert "many" in refused
+
+
+class Delays:
+    """The first connection waits."""
+
+    def __init__(self) -> None:
+        self.found = iter([1.0])
+
+    def open(self, address: str) -> None: ...
+
+    def close(self, address: str) -> None: ...
+
+    def delay(self, address: str, now: float) -> float:
+        return next(self.found, 0.0)
+
+
+@pytest.mark.parametrize("busy", [True, False])
+def test_a_connection_that_must_wait_is_overtaken(busy: bool) -> None:
+    """Only while responses are generated."""
+
+    async def test() -> None:
+        answers, order = asyncio.Event(), list[str]()
+        answers.set()
+        async with serving(9, WAIT, answers, pace=Delays()) as connect:
+
+            async def get(name: str) -> None:
+                one = await connect(GET)
+                assert await is_answered(one)
+                order.append(name)
+
+            first = asyncio.ensure_future(get("first"))
+            await asyncio.sleep(0.2)  # it is open
+            await asyncio.gather(first, get("second"))
+        assert order == (["second", "first"] if busy else ["first", "second"])
+
+    held = object.__new__(type("Response", (), {}))
+    if busy:
+        ANSWERS.add(held)
+    try:
+        run(test)
+    finally:
+        ANSWERS.discard(held)

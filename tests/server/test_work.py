@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import random
 import re
 import signal
@@ -484,3 +485,13 @@ def test_a_server_ends_though_work_cannot_be_stopped() -> None:
         ends.cancel()
         process.kill()
         process.communicate(timeout=WAIT)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a priority is of the process")
+@pytest.mark.parametrize("kind", [*Work])
+def test_threads_for_long_work_have_a_low_priority(kind: Work) -> None:
+    def niceness() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    more = 0 if kind in (Work.SHORT, Work.FETCH) else work.NICE
+    assert asyncio.run(work.run(kind, niceness)) == min(niceness() + more, 19)

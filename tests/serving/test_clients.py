@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from llama_py.serving import Engine
+from llama_py.serving.answer import Answer
+from llama_py.serving.job import Job
+from llama_py.serving.slots import Slot
 from tests.serving.engines import WAIT, Asked, engine, held, request
 
 
@@ -74,3 +77,13 @@ def test_steps_know_the_number_of_clients(clients: str, expected: int) -> None:
         budget.piece = noted  # type: ignore[method-assign]
         order_of(made, clients)
     assert max(seen) == expected
+
+
+def test_prompts_of_a_client_in_debt_wait() -> None:
+    with engine("llama-dense") as made:
+        turns = made._scheduler._turns
+        job = Job(0, Answer(request([1, 2, 3], client="a"), made.model), lambda event: None)
+        busy = [(Slot(1), job)]
+        assert turns._pieces(busy, 0, 100, False, False) == {1: 3}
+        turns.pace._debts = {"a": 0.1}
+        assert turns._pieces(busy, 0, 100, False, False) == {}

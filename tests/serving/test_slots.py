@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from llama_py.serving.answer import Answer
+from llama_py.serving.job import Job
 from llama_py.serving.slots import Slot, choose_slot
+from tests.serving.engines import engine, request
 
 
 def test_who_has_most_of_a_prompt_answers() -> None:
@@ -33,3 +36,19 @@ def test_a_slot_is_kept_for_its_client() -> None:
     assert choose_slot(free[:2], held[:2], [1], "c", [3], step=100).id == 0  # else the oldest
     assert choose_slot(free, held, [1], "b", [0], step=100).id == 1  # its own, beside a busy slot
     assert choose_slot(free, [[7], [7], []], [1], "a", step=100).id == 2  # an empty one
+
+
+def test_the_scheduler_fills_gaps() -> None:
+    """Unless sequences have one cache; graphs of all runs of slots are kept."""
+    for unified, expected in ((False, 2), (True, 0)):
+        with engine("llama-dense", kv_unified=unified) as made:
+            scheduler = made._scheduler
+            assert made._ctx.runner.n_graphs >= 10  # runs of 4 slots
+            busy, new = (
+                Job(i, Answer(request([1, 2]), made.model), lambda event: None) for i in range(2)
+            )
+            free = [slot for slot in scheduler.slots if slot.id not in (1, 3)]
+            scheduler.slots[1].job = scheduler.slots[3].job = busy
+            found = scheduler._find_slot(new, free)
+            scheduler.slots[1].job = scheduler.slots[3].job = None
+            assert found is not None and found.id == expected
