@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from llama_py_tools.command.chat_params import ChatParams
     from llama_py_tools.generate.generation import GenerationRun
 
-WELCOME = "chat with the model; /help lists commands, Ctrl-C stops a response, Ctrl-D quits"
+WELCOME = "/help lists commands, Ctrl-C stops a response, Ctrl-D quits"
 
 
 class Talk:
