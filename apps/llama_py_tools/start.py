@@ -32,6 +32,7 @@ class Start:
 
     def _finish_output(self) -> int:
         """Return the command's exit code when all that it printed is written."""
+        import gc
         import sys
 
         from llama_py_tools.command.ranks import join_ranks
@@ -43,7 +44,10 @@ class Start:
         try:
             if (code := join_ranks(command.ranks == "serve", command.plans(words[1:]))) is not None:
                 return code
-            return int((command if self.word else LAUNCHER).load().main() or 0)
+            gc.disable()  # imports make little garbage
+            main = (command if self.word else LAUNCHER).load().main
+            gc.enable()
+            return int(main() or 0)
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
