@@ -1,4 +1,4 @@
-"""What kernels of all families share: element types, row addresses, and the split of large rows."""
+"""Helpers shared by all kernels: element types, row addresses, splitting of large rows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
-CHUNK = 4096  # elements of a row that one thread takes at a time
+CHUNK = 4096  # maximum elements per piece of a row; threads divide the pieces
 
 
 class Element(NamedTuple):
-    """How to read and write one float type: `load(address)` gives a native f32 vector."""
+    """Load and store functions of one float type, which convert to and from f32.
+
+    `load` and `store` access LANES elements, `load_n` and `store_n` the first n elements, `ld` and
+    `st` one element. `size`: bytes per element.
+    """
 
     name: str
     size: int
@@ -125,13 +129,13 @@ FLOAT_NAMES = tuple(e.name for e in FLOATS)
 
 
 def float_kind(t: Tensor) -> int:
-    """The number of its type among FLOATS."""
+    """Return the index of the tensor's type in FLOATS."""
     return FLOAT_NAMES.index(t.type.name)
 
 
 @fn
 def ld_float(a, kind):
-    """One element of FLOATS[kind] as f32."""
+    """Load one element of type FLOATS[kind] as f32."""
     if kind == 0:
         return v.ld_f32(a)
     if kind == 1:
@@ -141,19 +145,19 @@ def ld_float(a, kind):
 
 @fn
 def padded(n: int) -> int:
-    """n rounded up to whole vectors."""
+    """Return n rounded up to a multiple of LANES."""
     return (n + LANES - 1) // LANES * LANES
 
 
 @fn
 def n_rows(p, k):
-    """Rows of tensor k."""
+    """Return the number of rows of tensor k."""
     return v.ne(p, k, 1) * v.ne(p, k, 2) * v.ne(p, k, 3)
 
 
 @fn
 def row_at(p, k, r):
-    """Address of row r of tensor k, rows counted through dimensions 1, 2, 3."""
+    """Return the address of row r of tensor k; r counts through dimensions 1, 2, 3."""
     n1 = v.ne(p, k, 1)
     n2 = v.ne(p, k, 2)
     i1 = r % n1
@@ -164,14 +168,14 @@ def row_at(p, k, r):
 
 @fn
 def run_stop(p, k, r, stop):
-    """The end of the rows from r on that are nb[1] apart: of dimension 1, or `stop`."""
+    """Return the end of the rows from r on that are nb[1] apart: of dimension 1, or `stop`."""
     n1 = v.ne(p, k, 1)
     return min(stop, r - r % n1 + n1)
 
 
 @fn
 def row_repeated(p, k, r):
-    """Address of the row of tensor k that is repeated onto row r of dst."""
+    """Return the address of the row of tensor k that broadcasts to row r of dst."""
     n1 = v.ne(p, 0, 1)
     n2 = v.ne(p, 0, 2)
     i1 = r % n1 % v.ne(p, k, 1)
@@ -182,7 +186,7 @@ def row_repeated(p, k, r):
 
 @fn
 def gapless(p, k, size):
-    """Whether all elements of tensor k follow each other."""
+    """Return True if tensor k, with elements of `size` bytes, is contiguous."""
     n0, n1, n2 = v.ne(p, k, 0), v.ne(p, k, 1), v.ne(p, k, 2)
     plane = n0 * n1 * size
     return v.nb(p, k, 1) == n0 * size and v.nb(p, k, 2) == plane and v.nb(p, k, 3) == plane * n2
@@ -190,8 +194,9 @@ def gapless(p, k, size):
 
 @fn
 def runs_of(p, size):
-    """(elements of a run, number of runs): elements that follow each other in dst and src0, which
-    are of one shape: all of them, or those of a row.
+    """Return (elements per run, number of runs); a run is contiguous in both dst and src0.
+
+    dst and src0 have the same shape. A run is the whole tensor if possible, else one row.
     """
     n, rows = v.ne(p, 0, 0), n_rows(p, 0)
     if gapless(p, 0, size) and gapless(p, 1, size):
@@ -201,14 +206,13 @@ def runs_of(p, size):
 
 @fn
 def chunks_of(n):
-    """Pieces of at most CHUNK elements in a row of n."""
+    """Return the number of pieces of at most CHUNK elements in a row of n elements."""
     return (n + CHUNK - 1) // CHUNK
 
 
 @cache
 def types_are(*names: str | tuple[str, ...]) -> Callable[[Tensor], str]:
-    """Accept nodes whose result and first sources have these types, or one of these: (dst, src0,
-    src1, ...)."""
+    """Return a `when` that checks the types of dst, src0, src1, ...; a tuple lists alternatives."""
     allowed = [(name,) if isinstance(name, str) else name for name in names]
 
     def check(node: Tensor) -> str:
@@ -223,7 +227,7 @@ def types_are(*names: str | tuple[str, ...]) -> Callable[[Tensor], str]:
 
 
 def dense_rows(node: Tensor) -> str:
-    """Accept nodes whose result and sources have elements side by side within a row."""
+    """Accept nodes if the rows of dst and of all sources are contiguous."""
     for t in (node, *node.src):
         if t is not None and t.nb[0] != t.type.type_size and t.ne[0] > 1:
             return f"needs dense rows; {t} has elements {t.nb[0]} bytes apart"
@@ -232,7 +236,7 @@ def dense_rows(node: Tensor) -> str:
 
 @cache
 def both(*conditions: Callable[[Tensor], str]) -> Callable[[Tensor], str]:
-    """Accept what every condition accepts; else the first reason."""
+    """Return a `when` that accepts a node if all conditions do, else gives the first reason."""
 
     def check(node: Tensor) -> str:
         return next((why for c in conditions if (why := c(node))), "")

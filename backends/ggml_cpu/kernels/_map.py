@@ -1,8 +1,8 @@
-"""The loops of elementwise kernels: rows in pieces, of whole vectors and a masked tail.
+"""Loops of elementwise kernels: pieces of rows, each processed in full vectors and a masked tail.
 
-`apply(x, *params)` and `apply(x, y, *params)` make a vector of f32 from vectors of f32; `params(p)`
-is read once, from the node's parameters. What these return is the body of a kernel. Where a vector
-is made of more than two, or makes more than one, `map_vectors` leaves reading and writing to it.
+`apply(x, *params)` and `apply(x, y, *params)` compute an f32 vector from f32 vectors. `params(p)`
+reads the node's op params once. The `map_*` functions return the body of a kernel. For more than
+two input vectors, or more than one output vector, use `map_vectors`: its `step` loads and stores.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def no_params(p):
 
 
 def run_of_one(apply: Function, source: Element, target: Element) -> Function:
-    """d = apply(x) for n elements that follow each other."""
+    """Return run(d, x, n, given): d = apply(x, *given) for n contiguous elements."""
     load, load_n, x_size = source.load, source.load_n, source.size
     store, store_n, d_size = target.store, target.store_n, target.size
 
@@ -49,7 +49,7 @@ def same(x):
 
 
 def conversion(source: Element, target: Element) -> Function:
-    """convert(d, x, n): n elements of another type."""
+    """Return convert(d, x, n): convert n contiguous elements from `source` to `target`."""
     run = run_of_one(same, source, target)
 
     @fn
@@ -60,7 +60,7 @@ def conversion(source: Element, target: Element) -> Function:
 
 
 def to_f32(element: Element) -> Function:
-    """to_f32(src, n, dst): as the functions that dequantize."""
+    """Return dequantize(src, n, dst) for a float type, with the arguments of Format.dequantize."""
     convert = conversion(element, F32)
 
     @fn
@@ -71,7 +71,7 @@ def to_f32(element: Element) -> Function:
 
 
 def map_rows(apply: Function, a: Element, params: Function = no_params) -> Function:
-    """dst = apply(src0), both of type a and of one shape."""
+    """Return a kernel body: dst = apply(src0), both of type `a` and of the same shape."""
     run, size = run_of_one(apply, a, a), a.size
 
     @fn
@@ -90,12 +90,15 @@ def map_rows(apply: Function, a: Element, params: Function = no_params) -> Funct
 
 @fn
 def two_sources(p, r, size):
-    """Rows of dst, of src0 and of src1, which is repeated."""
+    """Return the addresses of row r of dst and src0, and of the src1 row that broadcasts to dst."""
     return row_at(p, 0, r), row_at(p, 1, r), row_repeated(p, 2, r)
 
 
 def run_of_two(apply: Function, a: Element, b: Element) -> Function:
-    """d = apply(x, y) for n elements that follow each other; d and x of type a, y of type b."""
+    """Return run(d, x, y, n, given): d = apply(x, y, *given) for n contiguous elements.
+
+    d and x have type `a`, y has type `b`.
+    """
     load, load_n, store, store_n, size = a.load, a.load_n, a.store, a.store_n, a.size
     second, second_n, y_size = b.load, b.load_n, b.size
 
@@ -121,10 +124,11 @@ def map_pairs(
     repeated: int = 2,
     over: int = 0,
 ) -> Function:
-    """dst = apply(x, y), dst and x of type a, y of type b, for the rows of tensor `over`.
+    """Return a kernel body: dst = apply(x, y) for each row of tensor `over`.
 
-    rows_of(p, r, size) is where dst, x and y of row r begin. y has as many elements as tensor
-    `repeated` in a row, which are repeated along that of `over`.
+    dst and x have type `a`, y has type `b`. rows_of(p, r, size) returns the addresses of row r of
+    dst, x and y; `size` is the bytes of an element of type `a`. A row of y has the length of a row
+    of tensor `repeated` and repeats along the row of `over`.
     """
     run, run_with_one = run_of_two(apply, a, b), run_of_one(apply, a, a)
     load_n, size, y_size = b.load_n, a.size, b.size
@@ -153,7 +157,10 @@ def map_pairs(
 
 @fn
 def place(at):
-    """The places from number `at` on, as f32: where they begin at 0, signs are exact."""
+    """Return the indices at, at + 1, ... as f32, rounded; 0 and signs are exact.
+
+    A kernel that compares columns with a limit therefore starts from the negative limit.
+    """
     return v.to_f32(v.iota() + at)
 
 
@@ -164,16 +171,18 @@ def place_n(at, n):
 
 @fn
 def nothing(at, x):
-    """Places are not written."""
+    """Ignore the store: indices are read only."""
 
 
-# y of `map_pairs` where what becomes of an element depends on its column: an address is a number.
+# `b` of `map_pairs` for ops that depend on an element's column: the address of y is an index.
 PLACES = Element("place", 1, place, place_n, nothing, nothing, place, nothing)
 
 
 def map_vectors(step: Function, params: Function = no_params) -> Function:
-    """step(p, i, n, *params) for each vector of dst's elements: from element i on, of which n are
-    left. No tensor has gaps.
+    """Return a kernel body that calls step(p, i, n, *params) for each vector of dst.
+
+    i: first element of the vector; n: elements left for the thread, possibly more than LANES. All
+    tensors must be contiguous.
     """
 
     @fn

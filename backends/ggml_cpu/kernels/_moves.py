@@ -1,16 +1,16 @@
-"""Moving the bytes of rows, which many kernels do."""
+"""Helpers that copy, clear and transpose rows."""
 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 
-TILE = 16  # side of the squares that a transposing copy goes through
+TILE = 16  # elements per side of a square block of a transposing copy
 
 
 @fn
 def copy_bytes(d, s, n):
-    """n bytes, words first."""
+    """Copy n bytes in pieces of 64, 8, 4 and 1 bytes."""
     i = 0
     while i + 64 <= n:
         v.store(d + i, v.i8x64_load(s + i))
@@ -28,7 +28,7 @@ def copy_bytes(d, s, n):
 
 @fn
 def fill_words(d, n):
-    """n words of 0."""
+    """Set n 32-bit words to 0."""
     c = 0
     while c + v.LANES <= n:
         v.store(d + 4 * c, v.f32(0.0))
@@ -39,7 +39,10 @@ def fill_words(d, n):
 
 @fn
 def transpose_words(d, d1, s, s0, n0, n1):
-    """d[j, i] = s[i, j] for 4-byte elements: n0 x n1 of them, s dense along j, d along i."""
+    """Compute d[j, i] = s[i, j] for 4-byte elements, i < n0, j < n1.
+
+    s is dense along j, d along i; s0 and d1 are the bytes between their rows.
+    """
     for j0 in range(0, n1, TILE):
         for i0 in range(0, n0, TILE):
             for i in range(i0, min(n0, i0 + TILE)):

@@ -1,7 +1,7 @@
-"""A matrix times packed columns: the loops that MUL_MAT and MUL_MAT_ID share.
+"""Multiply a matrix by packed columns: the loops shared by MUL_MAT and MUL_MAT_ID.
 
-`Product` makes, for one weight type in one layout, functions of addresses only. Which columns and
-which rows are multiplied, and by which thread, is decided in matrix/mul_mat.py and mul_mat_id.py.
+`tiles_product` builds these loops for one weight type in one layout; they take addresses only.
+matrix/mul_mat.py and mul_mat_id.py choose the columns and rows that each thread multiplies.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES, TILE
 
 WORD = 4 * LANES
-GROUP_BYTES = 320 << 10  # panels that stay in the L2 cache while all columns pass by
-SUM_BYTES = 4 * TILE * 2 * LANES  # the sums of one tile and one panel
+GROUP_BYTES = 320 << 10  # panels that fit the L2 cache while all columns stream past
+SUM_BYTES = 4 * TILE * 2 * LANES  # sums of one tile of columns and one panel
 
 
 @fn
 def store_rows(sums, rows, out):
-    """`rows` (at least 1) sums to `out`."""
+    """Store the first `rows` sums to `out`."""
     for i in range(0, rows, LANES):
         if rows - i >= LANES:
             v.store(out + 4 * i, v.f32_load(sums + 4 * i))
@@ -32,7 +32,7 @@ def store_rows(sums, rows, out):
 
 @fn
 def add_rows(sums, rows, out):
-    """`rows` sums added to those at `out`."""
+    """Add the first `rows` sums to the values at `out`."""
     for i in range(0, rows, LANES):
         left = rows - i
         v.store_n(out + 4 * i, v.f32_load(sums + 4 * i) + v.f32_load_n(out + 4 * i, left), left)
@@ -40,15 +40,17 @@ def add_rows(sums, rows, out):
 
 @fn
 def column_at(out, column, stride, order):
-    """Where the results of a column go: the place of that number, or order[column] where `order` is
-    not 0."""
+    """Return the address of a column's results: out + i * stride.
+
+    i is `column`, or order[column] if `order` is not 0.
+    """
     if order != 0:
         column = v.ld_i32(order + 4 * column)
     return out + column * stride
 
 
 def any_width(tile: Callable[[int], Function]) -> Function:
-    """multiply(width, panel, columns, steps, out) for tiles of every width."""
+    """Return multiply(width, panel, columns, steps, out), which calls the tile of that width."""
     tiles = {width: tile(width) for width in WIDTHS}
     full, four, two, one = tiles[TILE], tiles[4], tiles[2], tiles[1]
     eight = tiles.get(8, four)
@@ -71,12 +73,12 @@ def any_width(tile: Callable[[int], Function]) -> Function:
 
 @fn
 def panels_at(local: int) -> int:
-    """Local scratch: the sums of a tile and a panel, and here, the panels of a group of rows."""
+    """Return the address of a group's unpacked panels in local scratch, after the sums."""
     return local + SUM_BYTES
 
 
 class Shape:
-    """Sizes of a weight type's panels, as functions usable in and out of kernels."""
+    """Panel sizes of a weight type, as functions for kernels and for the host."""
 
     def __init__(self, weight: Weight) -> None:
         rows, step, panel, k_block = weight.rows, weight.step, weight.panel, weight.k_block
@@ -95,16 +97,16 @@ class Shape:
 
         @fn
         def block_of(k: int) -> int:
-            """Bytes of a panel that are unpacked at a time."""
+            """Return the bytes of a panel unpacked at a time: at most k_block steps."""
             return panel(min(steps_of(k), k_block))
 
         @fn
         def group_of(k: int) -> int:
-            """Panels to take at a time."""
+            """Return the panels per group: at most GROUP_BYTES, but at least one panel."""
             return max(1, GROUP_BYTES // block_of(k))
 
         def local_bytes(k: int) -> int:
-            """Local scratch for a group of panels unpacked."""
+            """Return the local scratch bytes: the sums and a group of unpacked panels."""
             return panels_at(0) + group_of(k) * block_of(k)
 
         self.steps_of, self.panels_of, self.matrix_bytes = steps_of, panels_of, matrix_bytes
@@ -113,13 +115,13 @@ class Shape:
 
 @cache
 def shape_of(weight: Weight) -> Shape:
-    """Made once: each way of each op asks for it."""
+    """Return the weight's Shape, cached because every variant of every op uses it."""
     return Shape(weight)
 
 
 @cache
 def matrix_at(weight: Weight, in_place: bool) -> Function:
-    """matrix(p, i2, i3): address of a matrix of src0."""
+    """Return matrix(p, i2, i3): the address of a matrix of src0, in rows or in panels."""
     matrix_bytes = shape_of(weight.of_panels or weight).matrix_bytes
 
     @fn
@@ -135,7 +137,10 @@ def matrix_at(weight: Weight, in_place: bool) -> Function:
 
 
 def tiles_product(weight: Weight, in_place: bool) -> Function:
-    """Panels first..last of a matrix times n columns packed in tiles; see the inner docstring."""
+    """Return product(...), which multiplies panels of a matrix by columns packed in tiles.
+
+    in_place: weights are rows of ggml blocks, unpacked here; otherwise they are repacked panels.
+    """
     multiply, unpack, rows = any_width(weight.tile), weight.unpack, weight.rows
     panel_of, k_block = weight.panel, weight.k_block
     step, block_bytes = weight.step, weight.activations.block_bytes
@@ -145,19 +150,22 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
 
     @fn
     def steps_at_once(steps):
-        """As many as all passes but the last have, about the same for each."""
+        """Return the steps per pass, a multiple of `grain`; passes are about equal in size."""
         passes = max(1, (steps + k_block - 1) // k_block)
         most = (steps + passes - 1) // passes
         return max(grain, (most + grain - 1) // grain * grain)
 
     @fn
     def place_of(row, column, out, stride, order):
-        """Where the results of the rows from `row` on go."""
+        """Return the address of the results of the rows from `row` on for one column."""
         return column_at(out, column, stride, order) + 4 * row
 
     @fn
     def fetch_places(n, row, c, out, stride, order):
-        """Those of `put`: lines that another core wrote last come while the products are made."""
+        """Prefetch for writing the cache lines that `put` stores to.
+
+        Another core may have written them last; they arrive while the products are computed.
+        """
         for t in range(n):
             to = place_of(row, c + t, out, stride, order)
             for i in range(0, 4 * rows, 64):
@@ -165,7 +173,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
 
     @fn
     def put(sums, m, n, row, c, more, out, stride, order):
-        """Sums of a panel and n columns, from column c on, to where those columns go."""
+        """Store a panel's sums for columns c .. c + n; add them to the results if `more`."""
         left = m - row
         for t in range(n):
             x, to = sums + 4 * rows * t, place_of(row, c + t, out, stride, order)
@@ -183,7 +191,11 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
 
     @fn
     def product(w, w_stride, k, m, first, last, a, n, out, stride, order, local):
-        """Column c is stored at out + c * stride, or order[c] * stride where `order` is not 0."""
+        """Multiply panels first .. last of the matrix at w by n packed columns at a.
+
+        k: elements per row; m: rows of the matrix. Column c is stored at out + c * stride, or at
+        out + order[c] * stride if `order` is not 0.
+        """
         steps = steps_of(k)
         panels = panels_at(local)
         most = steps_at_once(steps)

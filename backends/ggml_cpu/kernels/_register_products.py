@@ -1,8 +1,8 @@
-"""A matrix times many packed columns by registers of the CPU: as tiles_product, in another order.
+"""Multiply a matrix by many packed columns with AMX: tiles_product with another loop order.
 
-A panel of a block of steps is unpacked, and stays in the L1 cache while all columns pass by. Their
-sums lie side by side until the last step: results lie so far apart that caches have no place for
-those of all columns.
+A block of steps of one panel is unpacked into the L1 cache, and all columns stream past it. Sums
+are contiguous until the last step, because columns of the result are far apart: the caches cannot
+hold the results of all columns.
 """
 
 from __future__ import annotations
@@ -14,20 +14,22 @@ from ggml_cpu.blocks.format import Weight
 from ggml_cpu.kernel import Function, fn, routine
 from ggml_cpu.kernels._products import WORD, column_at, shape_of, store_rows
 
-COLUMNS = 512  # at a time at most
-KEPT = 8  # panels, of whose sums there is room
-SUMS = (COLUMNS + ROWS) * ROW  # bytes of those of a panel, and of what a narrow tile adds
+COLUMNS = 512  # maximum columns per pass
+KEPT = 8  # maximum panels with sums in scratch
+SUMS = (COLUMNS + ROWS) * ROW  # bytes of a panel's sums; a narrow tile stores ROWS rows as well
 SUM_BYTES = KEPT * SUMS
 
 
 def local_bytes(weight: Weight) -> int:
-    """Local scratch: sums, and a panel."""
+    """Return the local scratch bytes: the sums and one unpacked block of a panel."""
     return SUM_BYTES + weight.panel(weight.k_block)
 
 
 def source_of(weight: Weight) -> Function:
-    """source(w, stride, k, i, element): what `unpack` takes for panel i of a matrix at w, from an
-    element on: (address, stride)."""
+    """Return source(w, stride, k, i, element), which gives the (address, stride) for `unpack`.
+
+    They refer to panel i of the matrix at w, from column `element` of its rows on.
+    """
     rows, block_size, type_size = weight.rows, weight.type.block_size, weight.type.type_size
 
     @fn
@@ -47,10 +49,13 @@ def source_of(weight: Weight) -> Function:
 
 
 def register_product(weight: Weight, gate: Function | None = None) -> Function:
-    """product, as _products.py:tiles_product makes it, of at most KEPT panels.
+    """Return a `product` with the arguments of tiles_product's, for at most KEPT panels per call.
 
-    gate    gate(unit, d, x, y, n): what becomes of n results x and the values y that lie `beside`
-            bytes behind where they go, where `unit` is not 0: these are two more arguments
+    Args:
+        weight: Weight type with AMX panels.
+        gate: gate(unit, d, x, y, n) computes n outputs at d from the results x and the values y,
+            which are stored `beside` bytes after d. With a gate, the product takes two more
+            arguments, `unit` and `beside`; if `unit` is 0, results are stored unchanged.
     """
     unpack, rows, step, k_block = weight.unpack, weight.rows, weight.step, weight.k_block
     source, block_bytes = source_of(weight), weight.activations.block_bytes
@@ -59,7 +64,10 @@ def register_product(weight: Weight, gate: Function | None = None) -> Function:
 
     @fn
     def add(panel, steps, k, s, a, c, end, n, sums):
-        """Products of `steps` steps, from s on, with columns c..end of n, to their sums."""
+        """Add the products of `steps` steps with columns c .. end of n to the sums.
+
+        s: first step; step 0 overwrites the sums.
+        """
         while end - c >= 2 * ROWS:
             tile = a + c * column_bytes(k) + s * block_bytes * ROWS
             others = tile + ROWS * column_bytes(k)
@@ -97,7 +105,10 @@ def register_product(weight: Weight, gate: Function | None = None) -> Function:
 
     @fn
     def gated(w, w_stride, k, m, first, last, a, n, out, stride, order, sums, unit, beside):
-        """Column c is stored at out + c * stride, or order[c] * stride where `order` is not 0."""
+        """Multiply panels first .. last of the matrix at w by n packed columns at a.
+
+        Column c is stored at out + c * stride, or at out + order[c] * stride if `order` is not 0.
+        """
         steps, panel = steps_of(k), sums + SUM_BYTES
         amx.begin()
         for c in range(0, n, COLUMNS):

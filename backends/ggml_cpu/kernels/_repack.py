@@ -1,4 +1,4 @@
-"""Rows of weights to panels, when they are loaded: a kernel for each type that gains by it."""
+"""Kernels that repack weights from rows to panels at load, for each type that benefits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _to_panels(weight: Weight) -> Kernel:
 
     @kernel(name=f"repack_{weight.type.name}")
     def repack_panels(p, ith, nth):
-        """src0 [k, m, n2, n3] in rows to dst in panels."""
+        """Repack src0 [k, m, n2, n3] from rows into panels in dst."""
         k, m, n2 = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2)
         panels, stride = panels_of(m), v.nb(p, 1, 1)
         start, stop = v.split(panels * n2 * v.ne(p, 1, 3), ith, nth)

@@ -1,4 +1,4 @@
-"""The sums of LANES vectors at once, as the lanes of one vector."""
+"""Horizontal sums of LANES vectors, returned as the lanes of one vector."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ggml_cpu.target import LANES
 def _fold(count: int) -> Function:
     @fn
     def fold(tile):
-        """2 * count vectors of partial sums to `count` of half as many each."""
+        """Add adjacent lanes: tile[i] becomes the pair sums of tile[2 * i] and tile[2 * i + 1]."""
         for i in range(count):
             x, y = tile[2 * i], tile[2 * i + 1]
             tile[i] = v.evens(x, y) + v.odds(x, y)
@@ -23,7 +23,7 @@ fold_1, fold_2, fold_4, fold_8 = (_fold(n) for n in (1, 2, 4, 8))
 
 @fn
 def lane_sums(tile):
-    """Lane i is the sum of tile[i]; the tile of LANES vectors is used up."""
+    """Return a vector with the sum of tile[i] in lane i; overwrites the tile of LANES vectors."""
     if LANES == 16:
         fold_8(tile)
     if LANES >= 8:

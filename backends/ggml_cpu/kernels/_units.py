@@ -1,8 +1,8 @@
-"""Work that threads take unit by unit, so that one which is slowed down takes less of it.
+"""Dynamic scheduling: threads take work units one by one, so that a slowed thread takes fewer.
 
-`next_unit` gives them in order: the node's shared scratch begins with the number of those taken.
-`own_unit` gives a thread those of its own part first, the same each time: what it has written stays
-near its core. There the scratch begins with a counter for each thread.
+`next_unit` hands out units in order; the node's shared scratch begins with a counter of the units
+taken. `own_unit` prefers the units of the thread's part, which is the same in each run, so the
+thread finds data that it wrote in its caches. Its scratch begins with one counter per thread.
 """
 
 from __future__ import annotations
@@ -10,26 +10,29 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 
-COUNTER = 64  # bytes of a thread's: a cache line
-NEIGHBOURS = 3  # threads from which one with nothing left takes units
-PER_THREAD = 4  # units a thread should find, where work can be cut at will
+COUNTER = 64  # bytes per thread's counter: a cache line
+NEIGHBOURS = 3  # threads from which an idle thread takes units
+PER_THREAD = 4  # units per thread to aim for if work can be split freely
 
 
 @kernel(reads=())
 def start_units(p, ith, nth):
-    """No unit is taken yet."""
+    """Reset the thread's counter of units taken."""
     v.atomic_store(v.shared(p) + COUNTER * ith, 0)
 
 
 @fn
 def next_unit(p):
-    """The number of a unit that no other thread has."""
+    """Take the next unit and return its index; callers stop at the number of units."""
     return v.atomic_add(v.shared(p), 1)
 
 
 @fn
 def own_unit(p, ith, nth, n):
-    """The number of a unit of n that no other thread has; n where none is left."""
+    """Take a unit below n and return its index.
+
+    Return n if the parts of this thread and of the next NEIGHBOURS threads are exhausted.
+    """
     for i in range(min(nth, 1 + NEIGHBOURS)):
         thread = (ith + i) % nth
         first, stop = v.split(n, thread, nth)

@@ -1,4 +1,4 @@
-"""Arithmetic: two tensors with broadcast, a tensor and numbers, rows chosen by index."""
+"""Arithmetic ops: two tensors with broadcasting, a tensor and scalars, rows by index (ADD_ID)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def div(x, y):
 
 
 def _binary(op: str, apply: Function, a: Element, b: Element) -> None:
-    """dst = apply(src0, src1), src1 repeated to dst's shape in every dimension."""
+    """Declare a kernel for dst = apply(src0, src1); src1 broadcasts in every dimension."""
     name, types = f"{op.lower()}_{a.name}_{b.name}", types_are(a.name, a.name, b.name)
 
     declare = kernel(op, when=both(types, dense_rows), name=name, made=True)
@@ -63,7 +63,7 @@ def two_params(p):
 
 
 def _with_numbers(op: str, apply: Function, element: Element) -> None:
-    """dst = apply(src0, param 0, param 1)."""
+    """Declare a kernel for dst = apply(src0, op param 0, op param 1)."""
     rows, name = map_rows(apply, element, two_params), f"{op.lower()}_{element.name}"
 
     @kernel(op, when=both(types_are(element.name, element.name), dense_rows), name=name)
@@ -79,8 +79,10 @@ for _e in (F32, F16):
 
 @fn
 def row_by_index(p, r, size):
-    """Rows of dst and of src0, and that of src1 which src2 [n_used, T] names for them; that of src0
-    again where there is none."""
+    """Return the addresses of row r of dst and src0, and of the row of src1 that src2 selects.
+
+    src2 is [n_used, T]. For an index out of range, the third address is src0's row.
+    """
     n_used = v.ne(p, 0, 1)
     slot = v.data(p, 3) + r % n_used * v.nb(p, 3, 0) + r // n_used * v.nb(p, 3, 1)
     x, row = row_at(p, 1, r), v.ld_i32(slot)
