@@ -1,7 +1,8 @@
-"""Rows as integers of 16 bits, in two signed bytes each, in the order of AMX registers.
+"""Rows as 16-bit integers, split into two signed bytes, in the layout of AMX tile registers.
 
-A register has 16 rows of 64 bytes: 64 values of each of 16 rows of one operand, or four values of
-each of 16 rows of the other in each of its own. Which four, `two_bytes` decides for both alike.
+A tile register has 16 rows of 64 bytes. For one operand, a register row holds 64 values of one row.
+For the other, it holds four values (a 32-bit word) of each of 16 rows. `two_bytes` puts the same
+four values into a word for both operands.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from ggml_cpu.kernels.attention._tile_weights import joining
 from ggml_cpu.kernels.attention.flash_tiles import prefetch_keys
 from ggml_cpu.target import AMX, LANES
 
-STEP = LINE  # values of a row in a register
+STEP = LINE  # values of a row per register
 PART = ROWS * LINE  # bytes of a register
-BOTH = 2 * PART  # of one with high bytes, and one with low ones
-MOST = 32639.0  # 127 * 256 + 127
-TOPS_BYTES = LANES * WORD + 4 * KEYS  # for largest values of rows, and inverses of scales
-OF_VALUES, BROKEN, ANY_BROKEN = 4 * KEYS, 8 * KEYS, 12 * KEYS  # among the scales
+BOTH = 2 * PART  # bytes of two registers: high bytes, then low bytes
+MOST = 32639.0  # largest integer in two signed bytes: 127 * 256 + 127
+TOPS_BYTES = LANES * WORD + 4 * KEYS  # maxima of LANES rows, inverse scales of KEYS rows
+# Offsets after the scales of keys: scales of values, 0 or NaN per value, the sum of the latter.
+OF_VALUES, BROKEN, ANY_BROKEN = 4 * KEYS, 8 * KEYS, 12 * KEYS
 assert KEYS == STEP == 4 * LANES or not AMX
 
 
@@ -32,7 +34,10 @@ def steps_of(d: int) -> int:
 
 @fn
 def two_bytes(w, x, y, z):
-    """Integers of 16 bits to their high bytes, rounded, and what these leave: four in a word."""
+    """Return words of high bytes (rounded) and of low bytes (the signed rest) of 16-bit integers.
+
+    A word holds one value of each of the four vectors.
+    """
     first, second = (w & 0xFFFF) | (x << 16), (y & 0xFFFF) | (z << 16)
     up, above = v.as_i32(v.as_i16(first) + 128), v.as_i32(v.as_i16(second) + 128)
     high = ((up >> 8) & 0x00FF00FF) | (above & -0x00FF0100)
@@ -45,7 +50,10 @@ def integers(x, factor):
 
 
 def splitting(load_n: Function, size: int) -> Function:
-    """step_of(x, n, factor): a step of a row, two_bytes of its quarters."""
+    """Return step_of(x, n, factor): `two_bytes` of the quarters of STEP values at x, times factor.
+
+    Elements have `size` bytes; only the first n values exist.
+    """
 
     @fn
     def step_of(x, n, factor):
@@ -62,7 +70,7 @@ def splitting(load_n: Function, size: int) -> Function:
 
 @fn
 def farther(x, y):
-    """Of numbers that are not negative the larger ones; what is no number is larger than all."""
+    """Return the larger values of two non-negative vectors; NaN counts as the largest."""
     return v.as_f32(v.vmax(v.as_i32(x), v.as_i32(y)))
 
 
@@ -70,15 +78,17 @@ largest = joining(farther, LANES)
 
 
 def loading(source: Source) -> Function:
-    """load_keys(p, pair, key, n, keys, values, scales, spare)."""
+    """Return load_keys(p, pair, key, n, keys, values, scales, spare): pack keys and values."""
     place, step = source.place, source.step
     load, load_n, size = source.element.load, source.element.load_n, source.element.size
     step_of = splitting(load_n, size)
 
     @fn
     def scale_rows(src, stride, rows, n, scales, inverses, tops):
-        """What one stands for in each of up to LANES rows, and its inverse; NaN where a value is
-        not finite, 0 for rows that are missing."""
+        """Store the scales of up to LANES rows of n values, and their inverses.
+
+        A scale is NaN if a value is not finite, and 0 for missing rows. The inverse is then 0.
+        """
         for r in range(LANES):
             at, top = src + max(0, min(r, rows - 1)) * stride, v.f32(0.0)
             for i in range(0, n, LANES):
@@ -92,7 +102,7 @@ def loading(source: Source) -> Function:
 
     @fn
     def put_keys(src, stride, rows, d, to, inverses):
-        """Up to LANES keys, the last of them repeated, side by side."""
+        """Pack up to LANES keys of d values; the last key fills missing rows."""
         for s in range(steps_of(d)):
             high, low = v.i32_regs(LANES), v.i32_regs(LANES)
             for r in range(LANES):
@@ -106,7 +116,10 @@ def loading(source: Source) -> Function:
 
     @fn
     def put_values(src, stride, rows, dv, to, inverses):
-        """Up to KEYS values, each beside those LANES, 2 * LANES and 3 * LANES after it."""
+        """Pack up to KEYS rows of dv values; the last row fills missing rows.
+
+        A word holds one column of rows r, r + LANES, r + 2 * LANES and r + 3 * LANES.
+        """
         for r in range(LANES):
             first, second = src + min(r, rows - 1) * stride, src + min(r + LANES, rows - 1) * stride
             third = src + min(r + 2 * LANES, rows - 1) * stride
@@ -126,7 +139,7 @@ def loading(source: Source) -> Function:
 
     @fn
     def load_keys(p, pair, key, n, keys, values, scales, spare):
-        """n keys and values."""
+        """Pack n keys and values and store their scales; prefetch the next KEYS."""
         d, dv, inverses = v.ne(p, K, 0), v.ne(p, V, 0), spare + LANES * WORD
         moved, stride = spare + TOPS_BYTES, v.nb(p, K, 1)
         src = place(v.extra(p, K_KIND), keys_at(p, K, pair, key), stride, n, d, moved)

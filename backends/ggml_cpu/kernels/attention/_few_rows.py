@@ -1,7 +1,7 @@
-"""Scores of keys and weighted sums of values for a few query rows, of rows of the cache that are
-read one after the other (flash_rows.py).
+"""Scores of keys and weighted sums of values for a few query rows (flash_rows.py).
 
-Scores are f32 [rows][KEYS], and become weights in place; queries and sums f32 [rows][padded(d)].
+Kernels read the cache row by row. Scores are f32 [rows][KEYS] and become weights in place; queries
+and sums are f32 [rows][padded(d)].
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ggml_cpu.target import LANES
 
 
 def _dots(source: Rows, rows: int) -> Function:
-    """Products of `rows` queries with LANES // rows keys at a time."""
+    """Return dots(...), which multiplies `rows` queries by LANES // rows keys at a time."""
     block, bytes_of, load, load_n = source
     at_once = LANES // rows
 
     @fn
     def store_parts(found, out):
-        """The lanes of each row."""
+        """Store the scores in the lanes of `found` to the rows of `out`."""
         if rows == 2:
             v.store(out, v.low(found))
             v.store(out + 4 * KEYS, v.high(found))
@@ -33,7 +33,7 @@ def _dots(source: Rows, rows: int) -> Function:
 
     @fn
     def some(q, src, ahead, stride, d, out):
-        """Scores of as many keys as are taken at once."""
+        """Compute the scores of `at_once` keys, `stride` bytes apart."""
         step, whole = 4 * padded(d), d // block * block
         sums = v.f32_regs(LANES)
         for i in range(0, whole, block):
@@ -55,8 +55,11 @@ def _dots(source: Rows, rows: int) -> Function:
 
     @routine
     def dots(q, src, ahead, stride, n, d, out):
-        """Scores of n keys, and of what follows some that are not asked for; the keys at `ahead`
-        are fetched meanwhile. The last keys are taken twice, one by one where there are few."""
+        """Compute the scores of n keys and prefetch the keys at `ahead`.
+
+        The last group of keys may overlap the one before. Fewer than `at_once` keys are multiplied
+        one by one; this also overwrites some scores after the n-th.
+        """
         count, apart = (at_once, stride) if n >= at_once else (1, 0)
         for key in range(0, n, count):
             first = min(key, n - count)
@@ -67,15 +70,17 @@ def _dots(source: Rows, rows: int) -> Function:
 
 
 def _values(source: Rows, rows: int) -> Function:
-    """Weighted sums of values for `rows` rows, a few vectors at a time."""
+    """Return add_values(...): weighted sums of values for `rows` rows, a few vectors at a time."""
     block, bytes_of, load, load_n = source
     columns = min(4, LANES // rows)
     span, count = columns * LANES, rows * columns
 
     @fn
     def add_columns(weights, state, src, i, ahead, stride, n, out, step):
-        """out[r] = out[r] * factor[r] + sum of weights[r][key] * src[key], for `span` columns from
-        element i of a block on."""
+        """Compute out[r] = out[r] * factor[r] + sum of weights[r][key] * src[key].
+
+        This covers `span` columns, from element i of the block at src on.
+        """
         sums = v.f32_regs(count)
         for r in range(rows):
             factor = v.f32_bcast(state + STATE * r + FACTOR)
@@ -96,7 +101,7 @@ def _values(source: Rows, rows: int) -> Function:
 
     @fn
     def add_rest(weights, state, src, i, stride, n, out, left):
-        """As add_columns for one row and one vector, `left` columns of which exist."""
+        """Do the same as add_columns for one row and one vector with `left` valid columns."""
         s = v.f32_load(out) * v.f32_bcast(state + FACTOR)
         for key in range(n):
             s = v.fma(load_n(src + key * stride, i, left), v.f32_bcast(weights + 4 * key), s)
@@ -104,7 +109,7 @@ def _values(source: Rows, rows: int) -> Function:
 
     @routine
     def add_values(weights, state, src, ahead, stride, n, dv, out):
-        """Add n weighted values to the sums; the values at `ahead` are fetched meanwhile."""
+        """Rescale the sums, add n weighted values and prefetch the values at `ahead`."""
         step, i = 4 * padded(dv), 0
         while i + span <= dv:
             to, h = out + 4 * i, 0 if span % block == 0 else i % block
@@ -125,7 +130,7 @@ def seen_values_of(source: Rows) -> Function:
 
     @routine
     def seen_values(rows, weights, state, src, stride, n, dv, out):
-        """As all_values, but what has no weight is left out: it may be NaN."""
+        """Do the same as all_values, but skip values of weight 0, which may be NaN."""
         for r in range(rows):
             for i in range(0, dv, LANES):
                 to = out + 4 * (r * padded(dv) + i)
@@ -145,7 +150,7 @@ def all_dots_of(source: Rows) -> Function:
 
     @fn
     def all_dots(rows, q, src, ahead, stride, n, d, out):
-        """Rows in fours, then two; the last may be one too many."""
+        """Process rows in fours, then two; an odd number of rows includes one padding row."""
         r = 0
         while rows - r > 2:
             dots_4(q + r * 4 * padded(d), src, ahead, stride, n, d, out + r * 4 * KEYS)
@@ -161,7 +166,7 @@ def all_values_of(source: Rows) -> Function:
 
     @fn
     def all_values(rows, weights, state, src, ahead, stride, n, dv, out):
-        """Rows in fours, then two; the last may be one too many."""
+        """Process rows in fours, then two; an odd number of rows includes one padding row."""
         r = 0
         while rows - r > 2:
             w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * 4 * padded(dv)

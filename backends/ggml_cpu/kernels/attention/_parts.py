@@ -1,8 +1,8 @@
-"""What the two ways to compute FLASH_ATTN_EXT share: work units, masks, online softmax, merging.
+"""Shared code of the FLASH_ATTN_EXT kernels: work units, masks, online softmax, merging.
 
-All query heads that read the same key head, of all tokens, are rows of one matrix: row r is token
-r // G, head r % G of the group of G heads. A unit of work is some rows of one such matrix times a
-part of the keys; what several parts of the keys give is merged in a last step.
+All query heads that read the same key head, for all tokens, are rows of one matrix: row r is token
+r // G, head r % G of the group of G heads. A work unit multiplies some rows of one such matrix by a
+part of the keys. A last step merges the partial results of several parts.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from ggml_cpu.kernels.attention.soft_max import MINUS_INFINITY, slope_of
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
-KEYS = 64  # keys at a time
-# Extra: blocks of rows, then what `kinds_of` tells.
+KEYS = 64  # keys processed at a time
+# Indices of `extra`: blocks of rows, then the results of `kinds_of`.
 BLOCKS, K_KIND, V_KIND, K_BYTES, V_BYTES = 0, 1, 2, 3, 4
-STATE = 16  # bytes of a row's state, f32 each:
-TOP, TOTAL, FACTOR, SLOPE = 0, 4, 8, 12  # maximum, sum of weights, see `weigh`, ALiBi slope
-MIN_KEYS = 256  # fewest keys worth a part of their own
+STATE = 16  # bytes of a row's state: four f32, at offsets
+TOP, TOTAL, FACTOR, SLOPE = 0, 4, 8, 12  # maximum, sum of weights, rescale factor, ALiBi slope
+MIN_KEYS = 256  # minimum keys per part
 Q, K, V, MASK, SINKS = 1, 2, 3, 4, 5
 
 
 def refusal(node: Tensor, name: str, accepts: Accepts) -> str:
-    """Why a kernel for these types of keys and values cannot run the node; "" if it can."""
+    """Return why a kernel for the types of `accepts` cannot run the node, or ""."""
     q, k, values = node.sources(3)
     if q.type.name != "f32" or not accepts(k.type.name, values.type.name):
         return f"needs f32 queries, {name} keys and values; got {q}, {k}, {values}"
@@ -37,13 +37,16 @@ def refusal(node: Tensor, name: str, accepts: Accepts) -> str:
 
 @fn
 def group_size(p):
-    """Query heads that read the same key head."""
+    """Return the number of query heads per key head."""
     return v.ne(p, Q, 2) // v.ne(p, K, 2)
 
 
 @fn
 def mask_at(p, pair, r):
-    """Address of the mask of row r, 0 without a mask; pair = key head + n_head_kv * batch."""
+    """Return the address of row r's mask, 0 without a mask.
+
+    pair = key head + n_head_kv * batch
+    """
     if v.data(p, MASK) == 0:
         return 0
     group, n_head_kv = group_size(p), v.ne(p, K, 2)
@@ -55,7 +58,7 @@ def mask_at(p, pair, r):
 
 @fn
 def last_visible(mask, n):
-    """How many of n keys to look at: up to the last vector with one above -inf in the f16 mask."""
+    """Return how many of n keys to process: up to the last mask vector with a value above -inf."""
     i = (n - 1) // LANES * LANES
     while i >= 0:
         bias = v.select(v.iota() < n - i, v.f16_load_n(mask + 2 * i, n - i), MINUS_INFINITY)
@@ -67,7 +70,7 @@ def last_visible(mask, n):
 
 @fn
 def keys_seen(p, pair, first, count, key, n):
-    """How many of n keys the rows have to look at: all that follow are hidden from all of them."""
+    """Return how many of n keys to process; the mask hides later keys from all these rows."""
     if v.data(p, MASK) == 0:
         return n
     seen = 0
@@ -84,28 +87,28 @@ def keys_seen(p, pair, first, count, key, n):
 
 @fn
 def query_at(p, pair, r):
-    """Address of row r."""
+    """Return the address of row r of the queries."""
     shift = r // group_size(p) * v.nb(p, Q, 1) + pair // v.ne(p, K, 2) * v.nb(p, Q, 3)
     return v.data(p, Q) + head_of(p, pair, r) * v.nb(p, Q, 2) + shift
 
 
 @fn
 def scores_scale(p):
-    """What products of queries and keys are multiplied by (before the cap, which divides)."""
+    """Return the factor of products of queries and keys: scale, divided by the logit softcap."""
     scale, cap = v.op_f32(p, 0), v.op_f32(p, 2)
     return scale if cap == 0.0 else scale / cap
 
 
 @fn
 def head_of(p, pair, r):
-    """The query head of row r."""
+    """Return the query head of row r."""
     group = group_size(p)
     return pair % v.ne(p, K, 2) * group + r % group
 
 
 @fn
 def keys_at(p, k, pair, key):
-    """Address of a row of keys (k = K) or values (k = V)."""
+    """Return the address of a row of keys (k = K) or values (k = V)."""
     n_head_kv = v.ne(p, K, 2)
     head = pair % n_head_kv * v.nb(p, k, 2) + pair // n_head_kv * v.nb(p, k, 3)
     return v.data(p, k) + key * v.nb(p, k, 1) + head
@@ -113,19 +116,21 @@ def keys_at(p, k, pair, key):
 
 @fn
 def biased(s, i, n, mask, slope, cap):
-    """Scores from key i of n on: capped, with slope * mask; those past the last are -inf."""
+    """Return scores s of keys i, i + 1, ... with softcap and slope * mask; past key n: -inf."""
     if cap != 0.0:
         s = v.vtanh(s) * cap
     if mask != 0:
         bias = v.f16_load_n(mask + 2 * i, n - i) * slope
-        s = v.select(bias == MINUS_INFINITY, MINUS_INFINITY, s + bias)  # whatever the key holds
+        s = v.select(bias == MINUS_INFINITY, MINUS_INFINITY, s + bias)  # even if s is NaN
     return v.select(v.iota() < n - i, s, MINUS_INFINITY)
 
 
 @fn
 def add_bias(x, n, mask, slope, cap):
-    """Cap n scores x, add slope * mask; those past the last become -inf. Returns their maxima, a
-    vector."""
+    """Apply softcap and slope * mask to n scores x in place; return a vector of lane maxima.
+
+    Scores after the n-th in the last vector become -inf.
+    """
     top = v.f32(MINUS_INFINITY)
     for i in range(0, n, LANES):
         s = biased(v.f32_load(x + 4 * i), i, n, mask, slope, cap)
@@ -136,10 +141,10 @@ def add_bias(x, n, mask, slope, cap):
 
 @fn
 def weigh(x, n, mask, cap, state):
-    """n scores x to weights exp(score - maximum), in place; zeros fill up the last vector.
+    """Turn n scores x into weights exp(score - maximum) in place; zeros fill the last vector.
 
-    Maximum and sum of the state are brought up to date; its factor is what sums of values weighted
-    so far must be multiplied by to fit the new maximum.
+    Updates maximum and sum of the state. Its factor rescales the weighted sums of earlier values to
+    the new maximum.
     """
     before = v.ld_f32(state + TOP)
     top = max(before, v.vmaxval(add_bias(x, n, mask, v.ld_f32(state + SLOPE), cap)))
@@ -159,14 +164,14 @@ def weigh(x, n, mask, cap, state):
 
 @fn
 def weigh_row(p, pair, r, key, n, x, state):
-    """`weigh` for row r and the n keys from `key` on."""
+    """Call `weigh` for row r and the n keys from `key` on."""
     mask = mask_at(p, pair, r)
     weigh(x, n, mask + 2 * key if mask != 0 else 0, v.op_f32(p, 2), state)
 
 
 @fn
 def start_row(p, pair, r, state, sums, step):
-    """Nothing seen yet; `sums`: the row's vectors, `step` bytes apart."""
+    """Initialize the state of row r and clear its sums: vectors `step` bytes apart."""
     v.st_f32(state + TOP, MINUS_INFINITY)
     v.st_f32(state + TOTAL, 0.0)
     v.st_f32(state + FACTOR, 0.0)
@@ -177,10 +182,10 @@ def start_row(p, pair, r, state, sums, step):
 
 @routine
 def is_spoilt(p, sums, step):
-    """Whether a row's sums hold NaN or infinity that may come from a cell hidden by the mask.
+    """Return True if a masked cell may have caused a NaN or infinity in a row's sums.
 
-    Hidden values are added with weight 0, which is right unless they are not finite: an old cell of
-    another sequence may hold anything. Such rows are computed again without the hidden cells.
+    Masked values are added with weight 0. This is wrong if they are not finite: an old cell of
+    another sequence may hold anything. The caller then recomputes its rows without masked cells.
     """
     if v.data(p, MASK) == 0:
         return False
@@ -190,18 +195,21 @@ def is_spoilt(p, sums, step):
     return v.vany(bad != 0.0)
 
 
-# ---- scratch shared by the threads: units taken, parts done of each block of rows, partial results
+# ---- shared scratch: units taken, finished parts per block of rows, partial results
 
 
 @fn
 def counters_bytes(blocks: int) -> int:
-    """Units taken, and parts done of each block; the partial results follow."""
+    """Return the bytes of the counters: units taken, and finished parts per block of rows.
+
+    The partial results follow the counters.
+    """
     return 8 * padded(1 + blocks)
 
 
 @fn
 def partial_bytes(dv: int) -> int:
-    """Maximum and sum, weighted values."""
+    """Return the bytes of a row's partial result: maximum and sum, then weighted values."""
     return WORD + 4 * padded(dv)
 
 
@@ -213,7 +221,7 @@ def shared_bytes(node: Tensor, blocks: int, parts: int) -> int:
 
 @kernel(reads=())
 def flash_start(p, ith, nth):
-    """No unit is taken, no part done."""
+    """Reset the counters of units taken and of finished parts."""
     if ith == 0:
         for i in range(1 + v.extra(p, BLOCKS)):
             v.st_i64(v.shared(p) + 8 * i, 0)
@@ -221,13 +229,13 @@ def flash_start(p, ith, nth):
 
 @fn
 def is_last(p, block, parts):
-    """Whether this was the last part of a block of rows to be done."""
+    """Count a finished part of a block of rows; return True if it is the last part."""
     return v.atomic_add(v.shared(p) + 8 * (1 + block), 1) == parts - 1
 
 
 @fn
 def partial_at(p, pair, r, part, parts):
-    """Where a part of the keys leaves maximum, sum and weighted values of row r."""
+    """Return the address of row r's partial result for a part of the keys."""
     index = (pair * v.ne(p, Q, 1) * group_size(p) + r) * parts + part
     first = v.shared(p) + counters_bytes(v.extra(p, BLOCKS))
     return first + index * partial_bytes(v.ne(p, V, 0))
@@ -235,7 +243,7 @@ def partial_at(p, pair, r, part, parts):
 
 @fn
 def result_factor(p, head, top, total):
-    """What sums of weighted values are multiplied by in the end; a sink joins the total here."""
+    """Return the final factor of weighted sums: 1 / total, with the attention sink in the total."""
     if v.data(p, SINKS) != 0:
         sink = v.ld_f32(v.data(p, SINKS) + 4 * head)
         above = max(sink, top)
@@ -246,7 +254,7 @@ def result_factor(p, head, top, total):
 
 @fn
 def result_at(p, pair, r):
-    """Address of row r of the result."""
+    """Return the address of row r of the result."""
     n_head_kv = v.ne(p, K, 2)
     shift = r // group_size(p) * v.nb(p, 0, 2) + pair // n_head_kv * v.nb(p, 0, 3)
     return v.data(p, 0) + head_of(p, pair, r) * v.nb(p, 0, 1) + shift
@@ -254,7 +262,10 @@ def result_at(p, pair, r):
 
 @routine
 def finish_row(p, pair, r, part, parts, state, sums, step):
-    """Store a row whose keys have all been seen; `sums`: its vectors, `step` bytes apart."""
+    """Store row r, or its partial result if there are several parts of the keys.
+
+    sums: the row's weighted sums, vectors `step` bytes apart.
+    """
     n = v.ne(p, 0, 0)
     top, total = v.ld_f32(state + TOP), v.ld_f32(state + TOTAL)
     factor = v.float32(1.0)
@@ -273,7 +284,7 @@ def finish_row(p, pair, r, part, parts, state, sums, step):
 
 @routine
 def merge_row(p, pair, r, parts):
-    """The result of row r from those of the parts of the keys."""
+    """Compute row r of the result from the partial results of all parts of the keys."""
     n = v.ne(p, 0, 0)
     size = partial_bytes(n)
     first = partial_at(p, pair, r, 0, parts)
@@ -298,7 +309,7 @@ def merge_row(p, pair, r, parts):
 
 @fn
 def merge_parts(p, pair, first, n_rows, block, parts):
-    """Merge a block of rows if all its parts are done."""
+    """Count a finished part of a block of rows; merge the rows if it is the last part."""
     if parts > 1 and is_last(p, block, parts):
         for r in range(first, first + n_rows):
             merge_row(p, pair, r, parts)

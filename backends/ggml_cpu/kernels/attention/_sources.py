@@ -1,7 +1,8 @@
-"""Types of keys and values: how the kernels for attention read them.
+"""Readers of keys and values for the attention kernels, by type.
 
-f32, f16 and bf16 are read where they are, by kernels of their own. Every other pair of types shares
-one kernel, which turns rows into f32 first and chooses at run time how.
+f32, f16 and bf16 have specialized kernels that read them in place. All other pairs of types share
+one kernel, which converts rows to f32 and chooses the conversion at run time. For few query rows,
+pairs with block formats also have specialized kernels (IN_BLOCKS).
 """
 
 from __future__ import annotations
@@ -22,16 +23,18 @@ from ggml_py.tensor import Tensor
 Accepts = Callable[[str, str], bool]
 
 WORD = 4 * LANES  # bytes of a vector
-MOST = 64  # longest block of a type that makes sense for a cache
+MOST = 64  # maximum elements per block of a type for the KV cache
 
 
 class Rows(NamedTuple):
-    """Rows of keys, or of values, that are read where they are.
+    """Functions that read rows of keys or values in place.
 
-    step    elements of a block; of floats those of 64 bytes, or a vector
-    bytes   bytes(n): of n elements, whole blocks
-    load    load(at, i): vector of LANES elements from element i on of what begins at `at`, a block
-    load_n  load_n(at, i, n): only the first n; the others are 0
+    Attributes:
+        step: Elements per block; for floats, elements in 64 bytes, or LANES if that is more.
+        bytes: bytes(n) returns the bytes of n elements, whole blocks.
+        load: load(at, i) returns LANES elements as f32, from element i on of the blocks at `at`.
+        load_n: load_n(at, i, n) is `load` for a row's last n elements, followed by zeros. Block
+            formats ignore n, because their rows are whole blocks.
     """
 
     step: int
@@ -41,7 +44,7 @@ class Rows(NamedTuple):
 
 
 def rows_of(element: Element) -> Rows:
-    """The rows of a float type."""
+    """Return the functions that read rows of a float type."""
     ld, ld_n, size = element.load, element.load_n, element.size
 
     @fn
@@ -77,18 +80,18 @@ def _blocks(format: Format) -> Rows:
     return Rows(elements, bytes_of, load, load_n)
 
 
-# Types that can be read where they are: in blocks, and those beside which these may be.
+# Types read in place: block formats, and f16, which may be paired with a block format.
 BLOCKS: dict[str, Rows] = {n: _blocks(f) for n, f in types().items() if f.vector is not None}
 IN_PLACE: dict[str, Rows] = {F16.name: rows_of(F16)} | BLOCKS
 
 
 def only(keys: str, values: str) -> Accepts:
-    """Keys and values of these types, and no others."""
+    """Return a predicate that accepts exactly these types of keys and values."""
     return lambda k, values_type: (k, values_type) == (keys, values)
 
 
-# Of keys and values that are read where they are, those with blocks among them: the kernel's name,
-# what it accepts, how keys and values are read.
+# Pairs of types read in place that include a block format: the kernel's name, the predicate of
+# accepted types, readers of keys and values.
 IN_BLOCKS: list[tuple[str, Accepts, Rows, Rows]] = [
     (k if k == values else f"{k}_{values}", only(k, values), IN_PLACE[k], IN_PLACE[values])
     for k in IN_PLACE
@@ -98,16 +101,18 @@ IN_BLOCKS: list[tuple[str, Accepts, Rows, Rows]] = [
 
 
 class Source(NamedTuple):
-    """How keys and values of some types are read; `kind` says which, where there are several.
+    """Functions that read keys and values; `kind` selects the type if there are several.
 
-    accepts  accepts(name of the keys' type, of the values' type)
-    element  how the rows that `place` gives are read
-    place    place(kind, src, stride, rows, n, spare): address of rows of n elements; they may have
-             been moved to spare
-    step     step(stride, n): bytes between rows there
-    panel    panel(kind, src, stride, rows, n, dst, spare): up to LANES rows side by side, f32
-             [n][LANES]; rows past the last repeat it
-    row      row(kind, src, n, dst, step, spare): a row as f32 vectors, `step` bytes apart
+    Attributes:
+        name: Name of the type, or "mixed".
+        accepts: accepts(type name of keys, type name of values) returns True if it reads them.
+        element: Element type of the rows that `place` returns.
+        place: place(kind, src, stride, rows, n, spare) returns the address of rows of n elements,
+            in place or converted into `spare`.
+        step: step(stride, n) returns the bytes between these rows.
+        panel: panel(kind, src, stride, rows, n, dst, spare) interleaves up to LANES rows into f32
+            [n][LANES]; the last row fills missing rows.
+        row: row(kind, src, n, dst, step, spare) writes a row as f32 vectors, `step` bytes apart.
     """
 
     name: str
@@ -181,7 +186,7 @@ KINDS = list(CONVERSIONS)
 
 
 def kinds_of(node: Tensor) -> tuple[int, int, int, int]:
-    """Kinds of keys and values, bytes of their rows."""
+    """Return the kinds of keys and values (indices in KINDS) and the bytes of their rows."""
     k, values = node.source(1), node.source(2)
     kinds = KINDS.index(k.type.name), KINDS.index(values.type.name)
     return (*kinds, k.type.row_size(k.ne[0]), values.type.row_size(values.ne[0]))

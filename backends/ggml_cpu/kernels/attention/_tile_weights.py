@@ -1,8 +1,8 @@
-"""Online softmax of a tile's rows side by side, whose weights become 16-bit integers.
+"""Online softmax of all rows of a tile in parallel, with weights as 16-bit integers.
 
-What is one number for each row is a vector of them, so that rows do not wait one after the other
-for sums and maxima across a vector. Of a tile there are the vectors below, and masks: the address
-of each row's.
+A tile stores each number of a row's state in a vector with one lane per row, so that rows do not
+wait for each other's horizontal sums and maxima. The states of a tile are the vectors below and the
+address of each row's mask.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from ggml_cpu.kernels.attention.soft_max import MINUS_INFINITY, slope_of
 from ggml_cpu.target import LANES, TILE, VNNI
 
 TOPS, TOTALS, FACTORS, SLOPES, SCALES, MASKS = (i * WORD for i in range(6))
-STATES = MASKS + 2 * WORD  # bytes
-assert TILE <= LANES or not VNNI  # where this is used
-SPARE = 3 * TILE * WORD  # bytes that `weigh_tile` needs
-MOST_SUM = 262000.0  # of a row's integers, less what rounding adds
+STATES = MASKS + 2 * WORD  # bytes of a tile's states
+assert TILE <= LANES or not VNNI  # only kernels for VNNI use this module
+SPARE = 3 * TILE * WORD  # scratch bytes of `weigh_tile`
+MOST_SUM = 262000.0  # maximum sum of a row's integer weights, without rounding errors
 
 
 def starting(rows: int) -> Function:
-    """start_tile(p, pair, first, count, states) for tiles of so many rows."""
+    """Return start_tile(p, pair, first, count, states) for tiles of `rows` rows."""
 
     @fn
     def start_tile(p, pair, first, count, states):
-        """Nothing is seen yet; the last row fills the places of those that are missing."""
+        """Initialize the states of a tile; the last row fills missing rows."""
         v.store(states + TOPS, v.f32(MINUS_INFINITY))
         v.store(states + TOTALS, v.f32(0.0))
         v.store(states + FACTORS, v.f32(0.0))
@@ -52,11 +52,11 @@ def starting(rows: int) -> Function:
 
 
 def seeing(rows: int) -> Function:
-    """keys_seen(states, key, n) of tiles of so many rows."""
+    """Return keys_seen(states, key, n) for tiles of `rows` rows."""
 
     @fn
     def keys_seen(states, key, n):
-        """How many of n keys they have to look at: all that follow are hidden from all of them."""
+        """Return how many of n keys to process; the mask hides later keys from all rows."""
         seen, before = 0, -1
         for t in range(rows):
             mask = v.ld_i64(states + MASKS + 8 * t)
@@ -76,15 +76,17 @@ start_tile, keys_seen = starting(TILE), seeing(TILE)
 
 
 def finishing(place_of: Function, sums_at: Function, step: int) -> Function:
-    """finish(p, local, pair, first, n_rows, part, parts): store the rows of a unit.
+    """Return finish(p, local, pair, first, n_rows, part, parts), which stores the rows of a unit.
 
-    place_of  place_of(p, local, r): where row r has its number among the states
-    sums_at   sums_at(p, local, r): its sums, vectors `step` bytes apart
+    Args:
+        place_of: place_of(p, local, r) returns the address of row r's lane in the state vectors.
+        sums_at: sums_at(p, local, r) returns the address of row r's sums.
+        step: Bytes between the vectors of a row's sums.
     """
 
     @fn
     def finish(p, local, pair, first, n_rows, part, parts):
-        state = local  # the keys are not needed any more
+        state = local  # reuses the memory of the keys
         for r in range(n_rows):
             at = place_of(p, local, r)
             v.st_f32(state + TOP, v.ld_f32(at + TOPS))
@@ -95,10 +97,10 @@ def finishing(place_of: Function, sums_at: Function, step: int) -> Function:
 
 
 def joining(join: Function, rows: int) -> Function:
-    """across(at): a number for each of so many vectors there, all its values joined."""
+    """Return across(at): reduce each of `rows` vectors at `at` to one lane with `join`."""
 
     def level(width: int) -> Function:
-        """Of `width` vectors from number t on, LANES / width numbers each."""
+        """Return a function that reduces vectors t .. t + width to LANES / width lanes each."""
         if width == 1:
 
             @fn
@@ -139,8 +141,9 @@ maxima, sums = joining(larger, TILE), joining(plus, TILE)
 
 @fn
 def raise_tops(states, tops):
-    """Maxima with those of more scores. What scores are weighed against goes where scales will be;
-    what sums of values weighted so far must be multiplied by to the factors, which are returned.
+    """Update the rows' maxima; store and return the factors that rescale earlier weighted sums.
+
+    Stores the maxima that are subtracted from scores (0 for -inf) at SCALES for now.
     """
     before = v.f32_load(states + TOPS)
     top = v.vmax(tops, before)
@@ -154,11 +157,10 @@ def raise_tops(states, tops):
 
 @fn
 def weigh_tile(p, key, n, x, value_scales, states, integers, spare):
-    """n scores of each row at x, KEYS apart, to weights exp(score - maximum) times the scales of
-    the values, and these to integers; zeros fill up the last vector.
+    """Turn scores x [TILE][KEYS] of n keys into integer weights; zeros fill the last vector.
 
-    The states' maxima and sums of weights are brought up to date; the factors are what sums of
-    values weighted so far must be multiplied by, the scales what one of the integers stands for.
+    A weight is exp(score - maximum) times the scale of the value. Updates the states: maxima, sums
+    of weights, factors that rescale earlier weighted sums, and scales (the weight of integer 1).
     """
     cap = v.op_f32(p, 2)
     for t in range(TILE):
@@ -184,8 +186,11 @@ def weigh_tile(p, key, n, x, value_scales, states, integers, spare):
 
 @fn
 def add_weights(n, x, value_scales, bases, spare):
-    """Of each row: the weights times the scales at x; vectors of sums of weights, of these, and
-    of the largest of these in spare."""
+    """Turn the scores x of each row into weights times the values' scales.
+
+    Stores three groups of TILE vectors in spare, with partial results per lane: sums of weights,
+    sums of scaled weights, maxima of scaled weights.
+    """
     for t in range(TILE):
         base = v.f32_bcast(bases + 4 * t)
         total, scaled, top = v.f32(0.0), v.f32(0.0), v.f32(0.0)
