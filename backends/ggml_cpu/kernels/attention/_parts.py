@@ -18,7 +18,7 @@ from ggml_py.tensor import Tensor
 KEYS = 64  # keys processed at a time
 # Indices of `extra`: blocks of rows, then the results of `kinds_of`.
 BLOCKS, K_KIND, V_KIND, K_BYTES, V_BYTES = 0, 1, 2, 3, 4
-STATE = 16  # bytes of a row's state: four f32, at offsets
+STATE = 16  # bytes of a row's state: four f32, in this order
 TOP, TOTAL, FACTOR, SLOPE = 0, 4, 8, 12  # maximum, sum of weights, rescale factor, ALiBi slope
 MIN_KEYS = 256  # minimum keys per part
 Q, K, V, MASK, SINKS = 1, 2, 3, 4, 5

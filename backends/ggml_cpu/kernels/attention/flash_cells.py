@@ -1,8 +1,8 @@
-"""FLASH_ATTN_EXT of one or two query rows a head over a long cache: cells as they lie in memory.
+"""FLASH_ATTN_EXT for one or two query rows per head over a long cache, read in memory order.
 
-In a cell the heads lie side by side, so the rows of one head are short runs, far apart: nobody but
-the core itself knows what will be read next, and it can ask for no more than a few lines. Here a
-thread reads whole cells, or the same heads of each, and the CPU's prefetchers follow it.
+The heads of a cell are contiguous, so the rows of one head are short runs, far apart. The hardware
+prefetchers cannot predict them, and a core has only a few outstanding cache misses. Here a thread
+reads whole cells, or the same heads of each cell, and the hardware prefetchers follow.
 """
 
 from __future__ import annotations
@@ -42,14 +42,16 @@ from ggml_cpu.kernels.attention.flash_rows import (
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
-ROWS = 2  # query rows a key head, at most: with more, sums take as long as memory
-LONG = 1024  # keys from which the order counts
+ROWS = 2  # maximum query rows per key head; with more, computation takes as long as memory reads
+LONG = 1024  # minimum keys for which the read order matters
 
 
 @fn
 def groups_of(heads: int, shares: int, nth: int) -> int:
-    """Groups of heads, so that there is work for all threads if the keys cannot be cut into more
-    shares."""
+    """Return the number of head groups that gives all threads work.
+
+    shares: batches times parts of the keys. Several groups are needed if shares < nth.
+    """
     groups = 1
     while groups * shares < nth and heads % (2 * groups) == 0:
         groups *= 2
@@ -58,14 +60,17 @@ def groups_of(heads: int, shares: int, nth: int) -> int:
 
 @fn
 def distance(stride):
-    """Bytes to the cell that is asked for meanwhile."""
+    """Return the bytes from a cell to the cell to prefetch."""
     return max(1, AHEAD // stride) * stride
 
 
 @fn
 def fetch(at, later):
-    """What is ahead, unless the CPU's prefetchers are left alone. Some of whole cells is for other
-    threads, where those are more than the parts of the keys."""
+    """Prefetch data ahead of `at`, unless the hardware prefetchers are faster alone.
+
+    With SIDE_BY_SIDE, lines of whole cells are prefetched; with several head groups, some of these
+    lines are for other threads.
+    """
     if SIDE_BY_SIDE:
         v.prefetch(ahead(at))
     elif ALONE == 0:
@@ -77,8 +82,10 @@ def _dots(source: Rows) -> Function:
 
     @routine
     def dots(q, q_apart, src, stride, apart, heads, n, d, out):
-        """Scores of n cells: f32 [heads][ROWS][KEYS]. Heads of a cell are `apart`, those of the
-        queries q_apart from each other."""
+        """Compute scores of n cells: f32 [heads][ROWS][KEYS].
+
+        apart: bytes between heads of a cell; q_apart: bytes between the queries of heads.
+        """
         step, later = 4 * padded(d), distance(stride)
         for cell in range(n):
             for head in range(heads):
@@ -102,7 +109,7 @@ def _values(source: Rows) -> Function:
 
     @routine
     def add_values(weights, src, stride, apart, heads, n, dv, out, out_apart):
-        """Add n cells of weighted values to the sums of the heads' rows."""
+        """Add the weighted values of n cells to the sums of all heads' rows."""
         step, later = 4 * padded(dv), distance(stride)
         for cell in range(n):
             for head in range(heads):
@@ -123,7 +130,7 @@ def _values(source: Rows) -> Function:
 
 @fn
 def fit_sums(state, rows, sums, dv):
-    """Sums so far, times what makes them fit the new maxima."""
+    """Rescale the sums of rows to the new maxima, by the factors in their states."""
     for r in range(rows):
         factor = v.ld_f32(state + STATE * r + FACTOR)
         if factor != 1.0:
@@ -134,7 +141,7 @@ def fit_sums(state, rows, sums, dv):
 
 @fn
 def pairs_at(local: int, heads: int) -> int:
-    """The thread-local scratch has scores, and here, one after the other, the heads."""
+    """Return the address of the heads' data in local scratch, after the scores."""
     return local + 4 * KEYS * heads * ROWS
 
 
@@ -151,7 +158,7 @@ def _run_tile(keys: Rows, values: Rows) -> Function:
 
     @fn
     def run_tile(p, pair, heads, key, n, rows, local, careful):
-        """The rows of these heads times n cells."""
+        """Process n cells for the rows of `heads` heads from `pair` on."""
         d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
         at, size = pairs_at(local, heads), pair_size(p, rows)
         q, sums = query_row(at, rows, 0, d), sum_row(at, rows, 0, d, dv)
@@ -175,12 +182,12 @@ def _run_tile(keys: Rows, values: Rows) -> Function:
 
 
 def _flash(name: str, accepts: Accepts, keys: Rows, values: Rows) -> None:
-    """A kernel for keys and values of types that it accepts."""
+    """Declare a kernel for the types of keys and values that `accepts` takes."""
     run_tile = _run_tile(keys, values)
 
     @fn
     def run_cells(p, pair, heads, begin, end, rows, local, careful):
-        """Heads from `pair` on times the keys begin .. end."""
+        """Process the keys begin .. end for `heads` heads from `pair` on."""
         for i in range(heads):
             start_pair(p, pair + i, rows, pairs_at(local, heads) + i * pair_size(p, rows))
         for key in range(begin, end, KEYS):
@@ -211,7 +218,7 @@ def _flash(name: str, accepts: Accepts, keys: Rows, values: Rows) -> None:
             pair, part = u // parts * heads, u % parts
             begin, end = v.split_by(n_kv, KEYS, part, parts)
             careful, again = False, True
-            while again:  # one call, whose code is there once
+            while again:  # a loop with one call, because each call is inlined
                 run_cells(p, pair, heads, begin, end, rows, local, careful)
                 again = not careful and any_spoilt(p, heads, rows, at)
                 careful = again

@@ -1,12 +1,12 @@
-"""FLASH_ATTN_EXT for many tokens and keys: tiles as in flash_tiles.py, in 16-bit integers: twice
-the products of f32 in an instruction.
+"""FLASH_ATTN_EXT for many tokens and keys: tiles as in flash_tiles.py, with 16-bit integers.
 
-Keys times queries is the product of integers16.py. Each row of values is integers up to MOST_VALUE
-with a scale of its own. What they are multiplied by is their weight times that scale, as integers
-with a scale for each query row: a hidden value, whose weight is 0, has no part in anything. No sum
-overflows, since a row's weights add up to at most MOST_SUM. What is not finite makes its sums NaN,
-and these rows are computed again in f32. So are all where there are few keys: which kernels a model
-needs does not depend on how much it has read.
+An instruction multiplies twice as many 16-bit integers as f32. Keys are multiplied by queries as in
+integers16.py. Each row of values is quantized to integers up to MOST_VALUE with its scale. Weights
+are multiplied by this scale and quantized with one scale per query row, so masked values, with
+weight 0, have no effect. No sum overflows, since a row's integer weights add up to at most
+MOST_SUM. Values that are not finite make sums NaN. If there is a mask, a unit with such rows is
+recomputed in f32. With less than MIN_KEYS keys, this kernel computes all units in f32, so that the
+kernels that a model needs do not depend on the context length.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ from ggml_cpu.kernels.attention.flash_tiles import (
 from ggml_cpu.target import AMX, LANES, TILE, VNNI
 from ggml_py.tensor import Tensor
 
-MIN_KEYS = 512  # from which on integers are used
-MAX_TILES = 32  # tiles of a unit, for which these are made once
-UNIT_BYTES = 5 << 17  # for a unit's queries and sums: they stay in the L2 cache
-ROWS = 2 * LANES  # keys of a panel, columns of values
+MIN_KEYS = 512  # minimum keys for integers
+MAX_TILES = 32  # maximum tiles per unit; a unit converts keys and values once for all its tiles
+UNIT_BYTES = 5 << 17  # maximum bytes of a unit's queries and sums, to fit the L2 cache
+ROWS = 2 * LANES  # keys per panel, columns of values per panel
 MOST_VALUE = 8191.0
-assert (MOST_SUM + 0.5 * KEYS) * MOST_VALUE < 2**31  # rounding adds up to half of one to each
-VALUES = KEYS // 2 * ROW  # bytes of ROWS columns of values: pairs of keys
+assert (MOST_SUM + 0.5 * KEYS) * MOST_VALUE < 2**31  # rounding adds at most 0.5 to each weight
+VALUES = KEYS // 2 * ROW  # bytes of ROWS columns of values, as pairs of keys
 
 multiply_keys = integers16.tile(TILE, 4 * KEYS)
 spread, pack, column_bytes = INTEGERS.spread, INTEGERS.pack, INTEGERS.column_bytes
@@ -83,8 +83,9 @@ def steps_of(d: int) -> int:
 
 @fn
 def local_offsets(d: int, dv: int) -> tuple[int, int, int, int, int, int]:
-    """Where the thread-local scratch has values, their scales, weights, these as integers, spare
-    rows, and the tiles of a unit; keys come first.
+    """Return offsets in local scratch; keys are first, at offset 0.
+
+    The offsets are: values, their scales, weights, integer weights, spare rows, tiles of a unit.
     """
     values = KEYS // ROWS * panel_bytes(steps_of(d))
     scales = values + 2 * KEYS * dv
@@ -97,32 +98,32 @@ def local_offsets(d: int, dv: int) -> tuple[int, int, int, int, int, int]:
 
 @fn
 def tile_bytes(d: int, dv: int) -> int:
-    """States, sums and queries of a tile."""
+    """Return the bytes of a tile: its states, sums and queries."""
     return STATES + COLUMN * dv + TILE * column_bytes(d)
 
 
 @fn
 def states_at(p, local, r):
-    """Where the tile of row r of a unit has its states; then come its sums and its queries."""
+    """Return the address of the tile of row r of a unit: states, then sums, then queries."""
     d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
     return local + local_offsets(d, dv)[5] + r // TILE * tile_bytes(d, dv)
 
 
 @fn
 def sums_at(p, local, r):
-    """The sums of row r of a unit: vectors SUMS bytes apart."""
+    """Return the address of the sums of row r of a unit: vectors SUMS bytes apart."""
     return states_at(p, local, r) + STATES + r % TILE * WORD
 
 
 @fn
 def place_of(p, local, r):
-    """Where row r of a unit has its number among the states."""
+    """Return the address of the lane of row r of a unit in the state vectors."""
     return states_at(p, local, r) + 4 * (r % TILE)
 
 
 @fn
 def most_tiles(d: int, dv: int) -> int:
-    """Tiles of a unit that the cache holds."""
+    """Return the maximum tiles per unit that fit the cache."""
     return max(MIN_TILES, min(MAX_TILES, UNIT_BYTES // tile_bytes(d, dv)))
 
 
@@ -136,7 +137,7 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
 
 @fn
 def load_tile(p, pair, first, count, to, spare):
-    """Queries of a tile times the scale, as columns; the last one fills empty places."""
+    """Quantize a tile's scaled queries as columns; the last query fills missing rows."""
     d, scale = v.ne(p, Q, 0), scores_scale(p)
     packed = spare + 4 * padded(d)
     for t in range(TILE):
@@ -150,7 +151,10 @@ def load_tile(p, pair, first, count, to, spare):
 
 @fn
 def add_values(values, weights, n, states, out):
-    """out[t] = out[t] * factor[t] + sum of weights[t][key] * values[key], for ROWS columns."""
+    """Compute out[t] = out[t] * factor[t] + scale[t] * sum of weights[t][key] * values[key].
+
+    This covers ROWS columns.
+    """
     first = v.i32_regs(TILE)
     second = v.i32_regs(TILE)
     for _ in range((n + 1) // 2):
@@ -186,7 +190,7 @@ def _load_keys(source: Source) -> Function:
 
     @fn
     def load_values(p, src, stride, n, values, scales):
-        """Two rows of values, or one, side by side; the scale of one that is missing is 0."""
+        """Quantize and interleave two rows of values, or one; a missing row has scale 0."""
         dv, second = v.ne(p, V, 0), src + (n - 1) * stride
         one, other = scale_of(src, dv), scale_of(second, dv)
         v.st_f32(scales, one)
@@ -198,7 +202,7 @@ def _load_keys(source: Source) -> Function:
 
     @fn
     def load_keys(p, pair, key, n, keys, values, scales, spare):
-        """n keys as panels, and as many values."""
+        """Quantize n keys and values into panels; prefetch the next KEYS."""
         d, dv = v.ne(p, K, 0), v.ne(p, V, 0)
         for j in range(0, n, ROWS):
             rows, stride = min(ROWS, n - j), v.nb(p, K, 1)
@@ -217,7 +221,7 @@ def _load_keys(source: Source) -> Function:
 
 @fn
 def run_tile(p, local, key, n, states):
-    """A tile's rows times n keys and values."""
+    """Process n keys and values for a tile's rows."""
     d, dv = v.ne(p, K, 0), v.ne(p, V, 0)
     values, scales, weights, integers, spare, _ = local_offsets(d, dv)
     values, weights, integers = local + values, local + weights, local + integers
@@ -236,7 +240,7 @@ def _unit(source: Source) -> Function:
 
     @fn
     def run_keys(p, local, pair, first, n_rows, begin, end):
-        """The rows first .. first + n_rows times the keys begin .. end."""
+        """Process the keys begin .. end for rows first .. first + n_rows."""
         dv = v.ne(p, V, 0)
         values, scales, _, _, spare, _ = local_offsets(v.ne(p, Q, 0), dv)
         values, scales, spare = local + values, local + scales, local + spare
@@ -259,7 +263,7 @@ def _unit(source: Source) -> Function:
 
     @fn
     def unit(p, local, pair, first, n_rows, begin, end, part, parts):
-        """The rows' results, or their share of them if the keys are in several parts."""
+        """Compute a unit's rows, or their partial results if the keys have several parts."""
         integers = v.ne(p, K, 1) >= MIN_KEYS
         if integers:
             run_keys(p, local, pair, first, n_rows, begin, end)

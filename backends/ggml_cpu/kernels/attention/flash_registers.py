@@ -1,12 +1,12 @@
-"""FLASH_ATTN_EXT for many tokens and keys where registers of the CPU multiply bytes (AMX): tiles of
-2 * ROWS query rows times KEYS keys.
+"""FLASH_ATTN_EXT for many tokens and keys with AMX-INT8: tiles of 2 * ROWS query rows x KEYS keys.
 
-Each row of queries, of keys and of values, and the weights of a row for KEYS keys, are integers
-of 16 bits with a scale of their own, and each of these is two bytes, a high and a low one, both
-signed. Of their four products that of both low bytes is left out: it is 2^-16 of the whole. What
-values are multiplied by is their weight times their scale, so that a hidden value has no part in
-anything. What is not finite makes sums NaN where it is seen, and these rows are computed again in
-f32, as are all where there are few keys (see flash_integers.py, whose place this takes).
+Each row of queries, keys and values, and a row's weights for KEYS keys, is quantized to 16-bit
+integers with its scale. An integer is split into a high and a low byte, both signed. The product of
+two low bytes is skipped: it is 2^-16 of the whole. Weights are multiplied by the scales of values
+before they are quantized, so masked values have no effect. A value that is not finite makes the
+sums of rows NaN if the mask does not hide it from the row. If there is a mask, a unit with such
+rows is recomputed in f32, like all units with less than MIN_KEYS keys. On CPUs with AMX this kernel
+replaces flash_integers.py.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ from ggml_cpu.target import AMX, LANES
 from ggml_py.tensor import Tensor
 
 TILE = 2 * ROWS
-MIN_TILES, MAX_TILES = 2, 32  # tiles of a unit
-UNIT_BYTES = 1 << 20  # for a unit's queries and sums: they stay in the L2 cache
-HIGH = 256.0  # what a high byte stands for
-COLUMNS = 2 * LANES  # of values that are multiplied at a time
-SCORES = 4 * KEYS  # bytes of a row of them
-CROSS = TILE * SCORES  # bytes from products of high bytes to those of a high and a low one
+MIN_TILES, MAX_TILES = 2, 32  # tiles per unit
+UNIT_BYTES = 1 << 20  # maximum bytes of a unit's queries and sums, to fit the L2 cache
+HIGH = 256.0  # weight of a high byte
+COLUMNS = 2 * LANES  # columns of values multiplied at a time
+SCORES = 4 * KEYS  # bytes of a row of scores
+CROSS = TILE * SCORES  # bytes from high * high products to the cross products (high * low)
 
 start_rows, keys_seen = starting(ROWS), seeing(ROWS)
 maxima, totals = joining(larger, ROWS), joining(plus, ROWS)
@@ -86,9 +86,11 @@ maxima, totals = joining(larger, ROWS), joining(plus, ROWS)
 
 @fn
 def local_offsets(d: int, dv: int) -> tuple[int, int, int, int, int, int]:
-    """Where the thread-local scratch has values, scales, scores, weights, spare rows, and the tiles
-    of a unit; keys come first. The scales are those of keys and of values, then 0 for each value,
-    or NaN if it is not finite, and their sum.
+    """Return offsets in local scratch; keys are first, at offset 0.
+
+    The offsets are: values, scales, scores, weights, spare rows, tiles of a unit. The scales are
+    the scales of keys, the scales of values, then one number per value (0, or NaN if the value is
+    not finite) and the sum of the numbers.
     """
     values = KEYS // LANES * steps_of(d) * BOTH
     scales = values + dv // LANES * BOTH
@@ -101,13 +103,13 @@ def local_offsets(d: int, dv: int) -> tuple[int, int, int, int, int, int]:
 
 @fn
 def queries_at(dv: int) -> int:
-    """Of a tile: its states, of ROWS rows each, its sums, and here, its queries."""
+    """Return the offset of the queries in a tile, after two states (of ROWS rows) and the sums."""
     return 2 * STATES + TILE * 4 * dv
 
 
 @fn
 def scales_at(d: int, dv: int) -> int:
-    """Of a tile: the scales of its queries."""
+    """Return the offset of the scales of queries in a tile."""
     return queries_at(dv) + 2 * steps_of(d) * BOTH
 
 
@@ -118,7 +120,7 @@ def tile_bytes(d: int, dv: int) -> int:
 
 @fn
 def most_tiles(d: int, dv: int) -> int:
-    """Tiles of a unit that the cache holds."""
+    """Return the maximum tiles per unit that fit the cache."""
     return max(MIN_TILES, min(MAX_TILES, UNIT_BYTES // tile_bytes(d, dv)))
 
 
@@ -132,20 +134,20 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
 
 @fn
 def states_at(p, local, r):
-    """Where the tile of row r of a unit is."""
+    """Return the address of the tile of row r of a unit."""
     d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
     return local + local_offsets(d, dv)[5] + r // TILE * tile_bytes(d, dv)
 
 
 @fn
 def sums_at(p, local, r):
-    """The sums of row r of a unit."""
+    """Return the address of the sums of row r of a unit."""
     return states_at(p, local, r) + 2 * STATES + r % TILE * 4 * v.ne(p, V, 0)
 
 
 @fn
 def place_of(p, local, r):
-    """Where row r of a unit has its number among the states."""
+    """Return the address of the lane of row r of a unit in the state vectors."""
     return states_at(p, local, r) + r % TILE // ROWS * STATES + 4 * (r % ROWS)
 
 
@@ -154,7 +156,7 @@ query_scale, query_step = row_scale(load_f32_n, 4, MOST), splitting(load_f32_n, 
 
 @fn
 def load_tile(p, pair, first, count, to, scales, spare):
-    """Queries of a tile times the scale; the last one fills empty places."""
+    """Quantize a tile's scaled queries; the last query fills missing rows."""
     d, scale = v.ne(p, Q, 0), scores_scale(p)
     for t in range(TILE):
         at = query_at(p, pair, first + min(t, count - 1))
@@ -176,8 +178,11 @@ def load(register, at):
 
 @fn
 def multiply_keys(keys, q, steps, n, products):
-    """Of all rows and n keys [TILE][KEYS]: products of high bytes, and CROSS further those of a
-    high and a low one. Loads and products take turns, as only then they go on at the same time."""
+    """Compute products of a tile's rows and n keys, i32 [TILE][KEYS].
+
+    High * high products are stored at `products`, the sums of both cross products CROSS bytes
+    later. Loads and dot products alternate, because only then they overlap.
+    """
     second = q + steps * BOTH
     for key in range(0, n, LANES):
         v.amx_zero(C)
@@ -209,19 +214,19 @@ def multiply_keys(keys, q, steps, n, products):
 
 @fn
 def both_of(at, apart):
-    """Products of high bytes, and `apart` further of a high and a low one, as HIGH times a sum."""
+    """Return integer products / HIGH: HIGH * (high * high) + cross products `apart` bytes later."""
     return v.fma(v.to_f32(v.i32_load(at)), HIGH, v.to_f32(v.i32_load(at + apart)))
 
 
 @fn
 def hides_nothing(mask):
-    """Whether the masks of KEYS keys are zeros."""
+    """Return True if mask is 0 (no mask) or the next KEYS mask values are 0."""
     return mask == 0 or not v.vany((v.i32_load(mask) | v.i32_load(mask + WORD)) != 0)
 
 
 @fn
 def score_rows(p, key, n, x, scales, query_scales, states, spare):
-    """Products of ROWS rows and n keys to scores, with their bias; the largest ones to spare."""
+    """Turn products of ROWS rows and n keys into biased scores; store lane maxima in spare."""
     cap = v.op_f32(p, 2)
     for t in range(ROWS):
         mask = v.ld_i64(states + MASKS + 8 * t)
@@ -246,7 +251,7 @@ def score_rows(p, key, n, x, scales, query_scales, states, spare):
 
 @fn
 def weight(x, i, n, factor):
-    """Some weights from i on of n as integers, 0 for those after them."""
+    """Return weights i .. i + LANES of n as integers, 0 if i >= n."""
     if i < n:
         return integers(v.f32_load(x + 4 * i), factor)
     return v.i32(0)
@@ -254,7 +259,10 @@ def weight(x, i, n, factor):
 
 @fn
 def see_broken(n, x, scales, to):
-    """Of each of ROWS rows with n scores at x: NaN if it sees a value that is not finite, or 0."""
+    """Store NaN for each of ROWS rows that attends to a value that is not finite, else 0.
+
+    x: n scores per row, -inf for masked keys.
+    """
     for t in range(ROWS):
         found = v.f32(0.0)
         for i in range(0, n, LANES):
@@ -265,11 +273,11 @@ def see_broken(n, x, scales, to):
 
 @fn
 def weigh_rows(n, x, scales, states, weights, spare):
-    """n scores of each of ROWS rows at x, whose largest are in spare, to weights exp(score -
-    maximum) times the scales of the values, and these to bytes.
+    """Turn n scores of each of ROWS rows at x into weights as high and low bytes.
 
-    The states' maxima and sums of weights are brought up to date; the factors are what sums of
-    values weighted so far must be multiplied by, the scales what one of the integers stands for.
+    A weight is exp(score - maximum) times the scale of the value; spare holds the rows' lane
+    maxima. Updates the states: maxima, sums of weights, factors that rescale earlier weighted sums,
+    and scales (HIGH times the weight of integer 1, or NaN).
     """
     broken = v.f32(0.0)
     if v.ld_f32(scales + ANY_BROKEN) != 0:
@@ -307,8 +315,10 @@ def weigh_rows(n, x, scales, states, weights, spare):
 
 @fn
 def multiply_values(values, to):
-    """Weights, in A and A_NEXT, times COLUMNS columns: for each LANES of them products of high
-    bytes [ROWS][LANES], and as many of a high and a low one."""
+    """Multiply the weights in registers A and A_NEXT by COLUMNS columns of values.
+
+    For each LANES columns, store high * high products [ROWS][LANES], then cross products.
+    """
     v.amx_zero(C)
     v.amx_zero(C_NEXT)
     v.amx_zero(D)
@@ -331,7 +341,10 @@ def multiply_values(values, to):
 
 @fn
 def add_values(values, weights, dv, states, sums, products):
-    """sums[t] = sums[t] * factor[t] + sum of weights[t][key] * values[key], of ROWS rows."""
+    """Compute sums[t] = sums[t] * factor[t] + scale[t] * sum of weights[t][key] * values[key].
+
+    This covers ROWS rows.
+    """
     load(A, weights)
     load(A_NEXT, weights + PART)
     for c in range(0, dv, COLUMNS):
@@ -347,7 +360,7 @@ def add_values(values, weights, dv, states, sums, products):
 
 @fn
 def run_tile(p, local, key, n, states):
-    """A tile's rows times n keys and values."""
+    """Process n keys and values for a tile's rows."""
     d, dv = v.ne(p, K, 0), v.ne(p, V, 0)
     values, scales, scores, weights, spare, _ = local_offsets(d, dv)
     values, scales, scores = local + values, local + scales, local + scores
@@ -369,14 +382,14 @@ def _unit(source: Source) -> Function:
 
     @fn
     def run_keys(p, local, pair, first, n_rows, begin, end):
-        """The rows first .. first + n_rows times the keys begin .. end."""
+        """Process the keys begin .. end for rows first .. first + n_rows."""
         d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
         values, scales, _, _, spare, _ = local_offsets(d, dv)
         values, scales, spare = local + values, local + scales, local + spare
         for r in range(0, n_rows, TILE):
             states, count = states_at(p, local, r), min(TILE, n_rows - r)
             start_rows(p, pair, first + r, count, states)
-            second = min(ROWS, count - 1)  # one that is there, where the others are missing
+            second = min(ROWS, count - 1)  # an existing row if the second half is empty
             start_rows(p, pair, first + r + second, count - second, states + STATES)
             for at in range(states + 2 * STATES, states + queries_at(dv), WORD):
                 v.store(at, v.f32(0.0))
@@ -395,7 +408,7 @@ def _unit(source: Source) -> Function:
 
     @fn
     def unit(p, local, pair, first, n_rows, begin, end, part, parts):
-        """The rows' results, or their share of them if the keys are in several parts."""
+        """Compute a unit's rows, or their partial results if the keys have several parts."""
         in_registers = v.ne(p, K, 1) >= MIN_KEYS
         if in_registers:
             amx.begin()

@@ -1,7 +1,7 @@
-"""FLASH_ATTN_EXT for few tokens: keys and values are read once, where they are, for all rows.
+"""FLASH_ATTN_EXT for few tokens: read keys and values once for all rows, without packing.
 
-A thread goes through KEYS cells of the cache for one key head after another, so that it reads the
-cache in order although the heads of a cell lie side by side.
+A thread processes KEYS cells of the cache for one key head after another. It thus reads the cache
+nearly in memory order, although the heads of a cell are contiguous.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ from ggml_cpu.kernels.attention._sources import (
 from ggml_cpu.target import AMX, LANES
 from ggml_py.tensor import Tensor
 
-FEW = 32 if AMX else 64  # rows up to which it pays not to convert keys and values first
-DIRECT = 2  # and up to which not to convert blocks, which costs more than to read f32
+FEW = 32 if AMX else 64  # maximum rows; with more, packing keys and values first is faster
+DIRECT = 2  # maximum rows for blocks in place; with more, converting them to f32 first is faster
 SCORES = FEW * 4 * KEYS  # bytes of the scores
 
 
 @fn
 def parts_of(pairs: int, n_kv: int, nth: int) -> int:
-    """Parts of the keys, so that threads get equal numbers of (part, pair)."""
+    """Return the parts of the keys that give threads equal numbers of (part, pair) units."""
     a, b = pairs, nth
     while b > 0:
         a, b = b, a % b
@@ -66,13 +66,13 @@ def parts_of(pairs: int, n_kv: int, nth: int) -> int:
 
 @fn
 def even(rows: int) -> int:
-    """Places for the rows: they are taken in fours or twos."""
+    """Return rows rounded up to even, because they are processed in fours and twos."""
     return (rows + 1) // 2 * 2
 
 
 @fn
 def query_row(at: int, rows: int, r: int, d: int) -> int:
-    """A pair's scratch has the states of its rows, then queries, then sums of values."""
+    """Return the address of query r of a pair's scratch: states, then queries, then sums."""
     return at + (even(rows) * STATE + WORD - 1) // WORD * WORD + r * 4 * padded(d)
 
 
@@ -83,7 +83,7 @@ def sum_row(at: int, rows: int, r: int, d: int, dv: int) -> int:
 
 @fn
 def local_pair(rows: int, i: int, d: int, dv: int) -> int:
-    """Where the thread-local scratch has pair i: after the scores and room for KEYS rows of f32."""
+    """Return the offset of pair i in local scratch, after the scores and KEYS spare rows of f32."""
     return SCORES + 4 * KEYS * max(d, dv) + i * sum_row(0, rows, even(rows), d, dv)
 
 
@@ -107,10 +107,10 @@ def extra(node: Tensor) -> tuple[int, ...]:
 
 @routine
 def start_pair(p, pair, rows, at):
-    """Nothing seen; queries times the scale. The last row fills an empty place.
+    """Initialize a pair's rows and store its scaled queries; the last row fills a missing row.
 
-    ggml rounds the queries of few tokens to the type of the keys. Here they are what they are for
-    many tokens, so that results do not depend on how a prompt is cut.
+    For few tokens, ggml rounds queries to the type of the keys. This kernel does not, like the
+    kernels for many tokens, so that results do not depend on how a prompt is split into ubatches.
     """
     d, dv, scale = v.ne(p, Q, 0), v.ne(p, V, 0), scores_scale(p)
     for r in range(even(rows)):
@@ -123,13 +123,13 @@ def start_pair(p, pair, rows, at):
 
 @fn
 def pair_size(p, rows):
-    """Bytes of a pair's scratch."""
+    """Return the bytes of a pair's scratch."""
     return sum_row(0, rows, even(rows), v.ne(p, Q, 0), v.ne(p, V, 0))
 
 
 @fn
 def any_spoilt(p, count, rows, at):
-    """Whether one of so many pairs, whose scratch begins there, has to be computed again."""
+    """Return True if one of `count` pairs, with scratch at `at`, must be recomputed."""
     for i in range(count):
         for r in range(rows):
             pair = at + i * pair_size(p, rows)
@@ -140,7 +140,7 @@ def any_spoilt(p, count, rows, at):
 
 @fn
 def finish_pairs(p, first, count, rows, part, parts, at):
-    """Store what a part of the keys gives for pairs first .. first + count."""
+    """Store the results of pairs first .. first + count for a part of the keys."""
     for i in range(count):
         pair = at + i * pair_size(p, rows)
         for r in range(rows):
@@ -150,11 +150,13 @@ def finish_pairs(p, first, count, rows, part, parts, at):
 
 
 class _Reader(NamedTuple):
-    """How keys, or values, are read.
+    """Functions that read keys or values, in place or converted to f32.
 
-    rows      as these
-    place     place(p, k, src, ahead, n, d, spare): address and stride of n rows of d elements, and
-              what to fetch while they are read; or they were moved to spare, and `ahead` fetched
+    Attributes:
+        rows: Functions that read the rows that `place` returns.
+        place: place(p, k, src, ahead, n, d, spare) returns the address and stride of n rows of d
+            elements and the address to prefetch while reading them. If it converts the rows to
+            f32 in `spare`, it prefetches `ahead` itself.
     """
 
     rows: Rows
@@ -194,7 +196,7 @@ def _run_tile(keys: _Reader, values: _Reader) -> Function:
 
     @fn
     def run_tile(p, pair, key, n, next_pair, next_key, rows, at, scores, spare, careful):
-        """A pair's rows times n keys and values; the next ones are fetched meanwhile."""
+        """Process n keys and values for a pair's rows; prefetch the next pair's."""
         d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
         ahead = keys_at(p, K, next_pair, next_key)
         src, step, ahead = place_keys(p, K, keys_at(p, K, pair, key), ahead, n, d, spare)
@@ -215,12 +217,12 @@ def _run_tile(keys: _Reader, values: _Reader) -> Function:
 def _flash(
     name: str, accepts: Accepts, keys: _Reader, values: _Reader, most: int, rank: int
 ) -> None:
-    """A kernel for keys and values of types that it accepts, and at most so many rows."""
+    """Declare a kernel for the types that `accepts` takes and at most `most` rows."""
     run_tile = _run_tile(keys, values)
 
     @fn
     def run_pairs(p, first, count, begin, end, rows, local, careful):
-        """Pairs first .. first + count times the keys begin .. end, a tile of each in turn."""
+        """Process the keys begin .. end for pairs first .. first + count, KEYS keys per pair."""
         spare, pairs, scores = local + SCORES, pair_at(p, local, rows, 0), local
         size = pair_at(p, local, rows, 1) - pairs
         for i in range(count):
@@ -259,7 +261,7 @@ def _flash(
             count = min(stop - u, pairs - first)
             begin, end = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
             careful, again = False, True
-            while again:  # one call, whose code is there once
+            while again:  # a loop with one call, because each call is inlined
                 run_pairs(p, first, count, begin, end, rows, local, careful)
                 again = not careful and any_spoilt(p, count, rows, pair_at(p, local, rows, 0))
                 careful = again

@@ -1,7 +1,7 @@
 """FLASH_ATTN_EXT for many tokens: tiles of TILE query rows times KEYS keys, all in f32.
 
-A unit's keys and values become panels once and serve all its tiles; tiles that see none of the
-keys are passed over, which halves the work of a causal mask. Threads take units one by one.
+A unit packs keys and values into panels once for all its tiles. It skips tiles if the mask hides
+all of the keys, which halves the work of a causal mask. Threads take units one by one.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from ggml_cpu.kernels.attention._sources import SOURCES, WORD, Source, kinds_of
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
 
-MIN_TILES, MAX_TILES = 4, 16  # tiles of a unit
-UNIT_BYTES = 1 << 18  # for a unit's queries and sums: they stay in the L2 cache
-COLUMN = 4 * TILE  # bytes of one element of a tile's rows
+MIN_TILES, MAX_TILES = 4, 16  # tiles per unit
+UNIT_BYTES = 1 << 18  # maximum bytes of a unit's queries and sums, to fit the L2 cache
+COLUMN = 4 * TILE  # bytes of one column of a tile's rows
 PANEL = KEYS * WORD  # bytes of LANES columns of values
 SUMS = TILE * WORD  # bytes of LANES columns of a tile's sums
 
 
 @fn
 def most_tiles(d: int, dv: int) -> int:
-    """Tiles of a unit that the cache holds."""
+    """Return the maximum tiles per unit that fit the cache."""
     return max(MIN_TILES, min(MAX_TILES, UNIT_BYTES // (COLUMN * (d + dv))))
 
 
 @fn
 def tiles_per_unit(rows: int, pairs: int, most: int, nth: int, tile: int) -> int:
-    """Tiles of a unit: few enough for all threads to have work; of `tile` rows each."""
+    """Return the tiles (of `tile` rows) per unit, few enough to give all threads work."""
     tiles = (rows + tile - 1) // tile
     wanted = (pairs * tiles + PER_THREAD * nth - 1) // (PER_THREAD * nth)
     return min(tiles, most, max(MIN_TILES, wanted))
@@ -64,7 +64,7 @@ def tiles_per_unit(rows: int, pairs: int, most: int, nth: int, tile: int) -> int
 
 @fn
 def parts_of(units: int, n_kv: int, nth: int) -> int:
-    """Parts of the keys, where there are too few units for all threads."""
+    """Return the parts of the keys: several if there are too few units for all threads."""
     if nth == 1 or units >= PER_THREAD * nth:
         return 1
     return max(1, min(PER_THREAD * nth // units, n_kv // MIN_KEYS))
@@ -72,7 +72,7 @@ def parts_of(units: int, n_kv: int, nth: int) -> int:
 
 @fn
 def shape_of(p, most, nth, tile):
-    """(tiles per unit, blocks of rows, parts of the keys)."""
+    """Return (tiles per unit, blocks of rows, parts of the keys)."""
     rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
     tiles = tiles_per_unit(rows, pairs, most, nth, tile)
     blocks = (rows + tiles * tile - 1) // (tiles * tile)
@@ -80,7 +80,7 @@ def shape_of(p, most, nth, tile):
 
 
 def most_blocks(node: Tensor) -> int:
-    """Blocks of rows if each were one tile."""
+    """Return the number of blocks of rows if each is one tile, the maximum."""
     q, k = node.sources(2)
     rows = q.ne[1] * (q.ne[2] // k.ne[2])
     return k.ne[2] * k.ne[3] * -(-rows // TILE)
@@ -92,8 +92,9 @@ def extra(node: Tensor) -> tuple[int, ...]:
 
 @fn
 def local_offsets(d: int, dv: int) -> tuple[int, int, int, int]:
-    """Where the thread-local scratch has values, weights, spare rows and the tiles of a unit; keys
-    come first. dv: in whole vectors.
+    """Return offsets in local scratch: values, weights, spare rows, tiles of a unit.
+
+    Keys are first, at offset 0. dv must be a multiple of LANES.
     """
     values = 4 * KEYS * padded(d)
     weights = values + 4 * KEYS * dv
@@ -103,12 +104,12 @@ def local_offsets(d: int, dv: int) -> tuple[int, int, int, int]:
 
 @fn
 def tile_bytes(d: int, dv: int) -> int:
-    """States, sums and queries of a tile."""
+    """Return the bytes of a tile: its states, sums and queries."""
     return TILE * STATE + COLUMN * (dv + d)
 
 
 def unit_shape(node: Tensor, most: int, nth: int, tile: int = TILE) -> tuple[int, int]:
-    """(tiles per unit, parts of the keys) where a unit has up to `most` tiles of `tile` rows."""
+    """Return (tiles per unit, parts of the keys) for units of up to `most` tiles of `tile` rows."""
     q, k = node.sources(2)
     rows, pairs = q.ne[1] * (q.ne[2] // k.ne[2]), k.ne[2] * k.ne[3]
     tiles = tiles_per_unit(rows, pairs, most, nth, tile)
@@ -116,7 +117,7 @@ def unit_shape(node: Tensor, most: int, nth: int, tile: int = TILE) -> tuple[int
 
 
 def scratch_for(node: Tensor, most: int, nth: int, tile: int = TILE) -> tuple[int, int]:
-    """Scratch in f32, where a unit has up to `most` tiles of `tile` rows."""
+    """Return the scratch (shared, local) in f32 for units of up to `most` tiles of `tile` rows."""
     d, dv = node.source(0).ne[0], padded(node.source(2).ne[0])
     tiles, parts = unit_shape(node, most, nth, tile)
     in_f32 = -(-tiles * tile // TILE)
@@ -130,7 +131,7 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
 
 @fn
 def multiply_keys(keys, q, d, out):
-    """out[t][key] = <q[t], key> for one panel of keys."""
+    """Compute out[t][key] = <q[t], key> for one panel of keys."""
     sums = v.f32_tile()
     for _ in range(d):
         x = v.f32_load(keys)
@@ -144,7 +145,7 @@ def multiply_keys(keys, q, d, out):
 
 @fn
 def add_values(values, weights, n, state, out):
-    """out[t] = out[t] * factor[t] + sum of weights[t][key] * values[key], for one panel."""
+    """Compute out[t] = out[t] * factor[t] + sum of weights[t][key] * values[key] for one panel."""
     sums = v.f32_tile()
     for t in range(TILE):
         sums[t] = v.f32_load(out + WORD * t) * v.f32_bcast(state + STATE * t + FACTOR)
@@ -160,7 +161,7 @@ def add_values(values, weights, n, state, out):
 
 @fn
 def add_seen_values(values, weights, n, state, out):
-    """As add_values, but what has no weight is left out: it may be NaN."""
+    """Do the same as add_values, but skip values of weight 0, which may be NaN."""
     for t in range(TILE):
         s = v.f32_load(out + WORD * t) * v.f32_bcast(state + STATE * t + FACTOR)
         for key in range(n):
@@ -172,7 +173,7 @@ def add_seen_values(values, weights, n, state, out):
 
 @fn
 def prefetch_rows(at, stride, size):
-    """Fetch KEYS rows of `size` bytes."""
+    """Prefetch KEYS rows of `size` bytes."""
     for j in range(KEYS):
         for i in range(0, size, 64):
             v.prefetch(at + j * stride + i)
@@ -180,14 +181,14 @@ def prefetch_rows(at, stride, size):
 
 @fn
 def prefetch_keys(p, pair, key):
-    """Fetch KEYS keys and values from `key` on."""
+    """Prefetch KEYS keys and values from `key` on."""
     prefetch_rows(keys_at(p, K, pair, key), v.nb(p, K, 1), v.extra(p, K_BYTES))
     prefetch_rows(keys_at(p, V, pair, key), v.nb(p, V, 1), v.extra(p, V_BYTES))
 
 
 @fn
 def load_tile(p, pair, first, count, q, spare):
-    """Queries of a tile, [d][TILE], times the scale; the last one fills empty places."""
+    """Pack a tile's scaled queries as [d][TILE]; the last query fills missing rows."""
     d, scale = v.ne(p, Q, 0), scores_scale(p)
     for start in range(0, TILE, LANES):
         rows = max(1, min(LANES, count - start))
@@ -204,7 +205,7 @@ def _load_keys(source: Source) -> Function:
 
     @fn
     def load_keys(p, pair, key, n, keys, values, spare):
-        """n keys and values as panels: keys [d][LANES], values [KEYS][LANES]."""
+        """Pack n keys and values into panels: keys [d][LANES], values [KEYS][LANES]."""
         d, dv = v.ne(p, K, 0), v.ne(p, V, 0)
         for j in range(0, n, LANES):
             src, to, rows = keys_at(p, K, pair, key + j), keys + j * 4 * d, min(LANES, n - j)
@@ -219,7 +220,7 @@ def _load_keys(source: Source) -> Function:
 
 @fn
 def run_tile(p, pair, first, count, key, n, q, keys, values, weights, state, sums, careful):
-    """A tile's rows times n keys and values."""
+    """Process n keys and values for a tile's rows."""
     d = v.ne(p, K, 0)
     for j in range(0, n, LANES):
         multiply_keys(keys + j * 4 * d, q, d, weights + 4 * j)
@@ -234,20 +235,22 @@ def run_tile(p, pair, first, count, key, n, q, keys, values, weights, state, sum
 
 @fn
 def states_at(p, local, r):
-    """Where the tile of row r of a unit has its states; then come its sums and its queries."""
+    """Return the address of the tile of row r of a unit: states, then sums, then queries."""
     d, dv = v.ne(p, Q, 0), padded(v.ne(p, V, 0))
     return local + local_offsets(d, dv)[3] + r // TILE * tile_bytes(d, dv)
 
 
 @fn
 def sums_at(p, local, r):
-    """The sums of row r of a unit: vectors SUMS bytes apart."""
+    """Return the address of the sums of row r of a unit: vectors SUMS bytes apart."""
     return states_at(p, local, r) + TILE * STATE + r % TILE * WORD
 
 
 def spoilt_among(sums_at: Function, step: int = SUMS) -> Function:
-    """any_spoilt(p, local, n_rows): whether a row of a unit is; sums_at(p, local, r), whose vectors
-    are `step` bytes apart."""
+    """Return any_spoilt(p, local, n_rows): True if `is_spoilt` is for a row of a unit.
+
+    sums_at(p, local, r) returns the address of a row's sums, vectors `step` bytes apart.
+    """
 
     @fn
     def any_spoilt(p, local, n_rows):
@@ -260,7 +263,7 @@ def spoilt_among(sums_at: Function, step: int = SUMS) -> Function:
 
 
 def taking_units(unit: Function, tile: int = TILE) -> Function:
-    """take_units(p, ith, nth, most): what a thread does, with units of up to `most` tiles."""
+    """Return take_units(p, ith, nth, most): a thread's loop over units of up to `most` tiles."""
 
     @fn
     def take_units(p, ith, nth, most):
@@ -268,7 +271,7 @@ def taking_units(unit: Function, tile: int = TILE) -> Function:
         rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
         u = next_unit(p)
         while u < pairs * parts * blocks:
-            block = blocks - 1 - u // (pairs * parts)  # the last rows see most of the keys
+            block = blocks - 1 - u // (pairs * parts)  # last rows first: they see the most keys
             pair, part = u // parts % pairs, u % parts
             first = block * tiles * tile
             n_rows = min(tiles * tile, rows - first)
@@ -285,7 +288,7 @@ def unit_of(source: Source) -> Function:
 
     @fn
     def run_keys(p, local, pair, first, n_rows, begin, end, careful):
-        """The rows first .. first + n_rows times the keys begin .. end."""
+        """Process the keys begin .. end for rows first .. first + n_rows."""
         d, dv = v.ne(p, Q, 0), padded(v.ne(p, V, 0))
         values, weights, spare, _ = local_offsets(d, dv)
         keys, values, weights, spare = local, local + values, local + weights, local + spare
@@ -313,9 +316,9 @@ def unit_of(source: Source) -> Function:
 
     @fn
     def unit(p, local, pair, first, n_rows, begin, end, part, parts):
-        """The rows' results, or their share of them if the keys are in several parts."""
+        """Compute a unit's rows, or their partial results if the keys have several parts."""
         careful, again = False, True
-        while again:  # one call, whose code is there once
+        while again:  # a loop with one call, because each call is inlined
             run_keys(p, local, pair, first, n_rows, begin, end, careful)
             again = not careful and any_spoilt(p, local, n_rows)
             careful = again

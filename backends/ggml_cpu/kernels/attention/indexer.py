@@ -1,4 +1,4 @@
-"""LIGHTNING_INDEXER: LANES keys become a panel, which every head of every token multiplies."""
+"""LIGHTNING_INDEXER: pack LANES keys into a panel, then multiply it by every head and token."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
 Q, K, W, MASK = 1, 2, 3, 4
-HEADS = 4  # heads at a time
+HEADS = 4  # heads processed at a time
 
 
 @fn
 def panel_bytes(n: int) -> int:
-    """A panel of keys with n values each; the same rows as f32 follow it."""
+    """Return the bytes of a panel of LANES keys of n values; spare rows of f32 follow it."""
     return WORD * n
 
 
@@ -29,7 +29,7 @@ def kind_of(node: Tensor) -> tuple[int]:
 
 @fn
 def add_heads(p, t, seq, head, panel, total):
-    """total + the weighted positive products of up to HEADS heads with the panel."""
+    """Return total + the weighted sum of relu(q * k) over up to HEADS heads, per key."""
     n, n_head = v.ne(p, Q, 0), v.ne(p, Q, 1)
     step, rest = v.nb(p, Q, 1), n_head - head
     q = v.data(p, Q) + head * step + t * v.nb(p, Q, 2) + seq * v.nb(p, Q, 3)

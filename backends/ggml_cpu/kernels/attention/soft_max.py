@@ -1,4 +1,4 @@
-"""SOFT_MAX: rows of scores to weights that add up to 1, with mask, ALiBi slopes and sinks."""
+"""SOFT_MAX: turn rows of scores into weights that sum to 1, with mask, ALiBi slopes and sinks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MINUS_INFINITY = float("-inf")
 
 @fn
 def slope_of(head, n_head, max_bias):
-    """ALiBi slope of a head (arXiv 2108.12409); 1 without ALiBi."""
+    """Return the ALiBi slope of a head (arXiv 2108.12409), 1 without ALiBi."""
     if max_bias <= 0.0:
         return v.float32(1.0)
     power = 1
@@ -27,7 +27,7 @@ def slope_of(head, n_head, max_bias):
 
 @fn
 def exponentials(x, n, top):
-    """x[i] = exp(x[i] - top); returns their sum, in float64."""
+    """Compute x[i] = exp(x[i] - top) in place; return the sum in float64."""
     total = v.to_f64(v.f32(0.0))
     i = 0
     while i + v.LANES <= n:
@@ -53,7 +53,7 @@ def _soft_max(element: Element) -> None:
 
     @fn
     def scores(d, x, mask, n, scale, slope):
-        """d = scale * x + slope * mask; returns the maximum."""
+        """Compute d = scale * x + slope * mask; return the maximum."""
         top = v.f32(MINUS_INFINITY)
         for i in range(0, n, v.LANES):
             y = v.f32_load_n(x + 4 * i, n - i) * scale
@@ -92,7 +92,7 @@ def _soft_max(element: Element) -> None:
 
 
 def mask_is(name: str) -> Callable[[Tensor], str]:
-    """Accept f32 scores with a mask of that type; one without a mask goes to f32."""
+    """Return a `when` for f32 scores with a mask of type `name`; no mask counts as f32."""
 
     def check(node: Tensor) -> str:
         mask = node.optional(1)
