@@ -11,15 +11,15 @@ from ggml_cpu.kernels._moves import fill_words
 from ggml_cpu.kernels.norm import sum_of_squares
 from ggml_cpu.target import LANES
 
-COLUMNS = 64 * LANES  # of a sum that stay in the L1 cache while rows stream past
-ROWS = 8  # that are added to them at a time: fewer than the ways of that cache
-MORE_THAN_CACHED = 1 << 24  # bytes
+COLUMNS = 64 * LANES  # maximum columns of a sum, to fit the L1 cache while rows stream past
+ROWS = 8  # source rows added at a time, fewer than the ways of the L1 cache
+MORE_THAN_CACHED = 1 << 24  # bytes from which dst is cleared with non-temporal stores
 f32_rows = both(types_are("f32", "f32", "f32"), dense_rows)
 
 
 @fn
 def product(a, b, n):
-    """Sum of a[i] * b[i] in float64."""
+    """Return the sum of a[i] * b[i] in float64."""
     total = v.to_f64(v.f32(0.0))
     for i in range(0, n, v.LANES):
         x, y = v.f32_load_n(a + 4 * i, n - i), v.f32_load_n(b + 4 * i, n - i)
@@ -69,7 +69,7 @@ def soft_max_back_f32(p, ith, nth):
 
 @fn
 def clear_columns(p, start, stop):
-    """Columns start.. stop of dst = 0; past the caches where dst is more than those hold."""
+    """Set columns start .. stop of dst to 0, with non-temporal stores if dst exceeds the caches."""
     d, b1, rows = v.data(p, 0) + 4 * start, v.nb(p, 0, 1), v.ne(p, 0, 1)
     n = stop - start
     aligned = (d | b1) % (4 * v.LANES) == 0 and n % v.LANES == 0
@@ -92,7 +92,10 @@ def _get_rows_back(element: Element) -> None:
         name=f"get_rows_back_{element.name}",
     )
     def get_rows_back(p, ith, nth):
-        """A thread takes a range of columns of all rows: rows may be added to several times."""
+        """Add gradients to rows of dst; each thread computes a range of columns of all rows.
+
+        Splitting by rows would race: several gradients may belong to one row.
+        """
         n = v.ne(p, 0, 0)
         start, stop = v.split_by(n, v.LANES, ith, nth)
         clear_columns(p, start, stop)
@@ -113,7 +116,7 @@ for _e in (F32, F16):
 
 @fn
 def add_tiles(d, row, step, count, n0, m0, n):
-    """Add to n elements of d those of every tile, m0 wide, in `count` rows of n0."""
+    """Add the elements of all tiles, m0 wide, in `count` rows of n0 elements to n elements of d."""
     for i in range(0, n, v.LANES):
         total = v.f32_load_n(d + 4 * i, n - i)
         for r in range(count):
@@ -126,7 +129,10 @@ def add_tiles(d, row, step, count, n0, m0, n):
 
 @kernel("REPEAT_BACK", when=both(types_are("f32", "f32"), dense_rows))
 def repeat_back_f32(p, ith, nth):
-    """A thread takes whole vectors of dst's rows; source rows stream past them, ROWS at a time."""
+    """Sum the repeats of src0 into dst.
+
+    Threads split dst's rows into full vectors; source rows stream past, ROWS at a time.
+    """
     m0, m1, m2, m3 = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2), v.ne(p, 0, 3)
     n0, n1, n2, n3 = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2), v.ne(p, 1, 3)
     b1, b2, b3 = v.nb(p, 1, 1), v.nb(p, 1, 2), v.nb(p, 1, 3)

@@ -1,4 +1,4 @@
-"""REDUCE: the sum of tensors, written to all of them."""
+"""REDUCE: sum tensors and write the sum to all of them (all-reduce)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ggml_py.tensor import Tensor
 
 @fn
 def is_added(p, k):
-    """Whether part k is there and not a mere receiver."""
+    """Return True if part k exists and is an input of the sum, not only a receiver."""
     return v.data(p, k) != 0 and (v.op_i32(p, 4) >> (k - 1)) & 1 == 0
 
 
@@ -60,7 +60,7 @@ for _e in FLOATS:
 def _reduce_blocks(format: Format) -> None:
     dequantize, quantize = format.dequantize, format.quantize
     elements, size, name = format.type.block_size, format.type.type_size, format.type.name
-    sum_bytes = 4 * elements  # of the thread's scratch; a part follows
+    sum_bytes = 4 * elements  # bytes of the sum in local scratch; a dequantized part follows
 
     @kernel(
         "REDUCE",
@@ -69,7 +69,7 @@ def _reduce_blocks(format: Format) -> None:
         name=f"reduce_{name}",
     )
     def reduce(p, ith, nth):
-        """Block by block: the sum and one dequantized part in the thread's scratch."""
+        """Sum block by block, with the sum and one dequantized part in local scratch."""
         n_parts, total, part = v.op_i32(p, 1), v.local(p, ith), v.local(p, ith) + sum_bytes
         start, stop = v.split(v.ne(p, 0, 0) // elements * n_rows(p, 0), ith, nth)
         for i in range(start, stop):

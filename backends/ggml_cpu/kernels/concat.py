@@ -1,4 +1,4 @@
-"""Tensors side by side: several, or one again and again."""
+"""CONCAT and REPEAT: join two tensors, or repeat one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, row_repea
 from ggml_cpu.kernels._moves import copy_bytes, transpose_words
 from ggml_py.tensor import Tensor
 
-ROWS = 16  # rows of CONCAT a thread takes at a time
+ROWS = 16  # rows per unit of work of CONCAT
 
 
 def sizes_1_to_8(node: Tensor) -> str:
@@ -22,7 +22,7 @@ def unit_sizes(node: Tensor) -> tuple[int, int]:
 
 @kernel("CONCAT", extra=unit_sizes)
 def concat(p, ith, nth):
-    """Each source is copied into its part of dst, plane by plane (dimensions 0 and 1)."""
+    """Copy each source into its part of dst, plane by plane (dimensions 0 and 1)."""
     dim = v.op_i32(p, 0)
     for k in range(1, 3):
         shift = 0
@@ -35,7 +35,7 @@ def concat(p, ith, nth):
 
 @fn
 def concat_part(p, k, shift, ith, nth):
-    """A row is of elements, or of blocks."""
+    """Copy source k to dst, from byte `shift` on; a row consists of elements or of blocks."""
     size = v.extra(p, 0)
     n0, n1, n2, n3 = v.ne(p, k, 0) // v.extra(p, 1), v.ne(p, k, 1), v.ne(p, k, 2), v.ne(p, k, 3)
     b0, b1, d0 = v.nb(p, k, 0), v.nb(p, k, 1), v.nb(p, 0, 0)
@@ -63,7 +63,7 @@ def repeat(p, ith, nth):
     n, m, m1 = v.ne(p, 0, 0), v.ne(p, 1, 0), v.ne(p, 1, 1)
     size = v.extra(p, 0)
     r, stop = v.split(n_rows(p, 0), ith, nth)
-    while r < stop:  # rows of dimension 1
+    while r < stop:  # one run of rows along dimension 1
         d, s, end = row_at(p, 0, r), row_repeated(p, 1, r), run_stop(p, 0, r, stop)
         i1 = r % v.ne(p, 0, 1) % m1
         s -= i1 * v.nb(p, 1, 1)

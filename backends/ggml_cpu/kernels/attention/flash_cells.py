@@ -43,7 +43,7 @@ from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
 ROWS = 2  # maximum query rows per key head; with more, computation takes as long as memory reads
-LONG = 1024  # minimum keys for which the read order matters
+LONG = 1024  # minimum keys: the read order matters for long caches only
 
 
 @fn
@@ -68,8 +68,8 @@ def distance(stride):
 def fetch(at, later):
     """Prefetch data ahead of `at`, unless the hardware prefetchers are faster alone.
 
-    With SIDE_BY_SIDE, lines of whole cells are prefetched; with several head groups, some of these
-    lines are for other threads.
+    With SIDE_BY_SIDE, whole cells are prefetched; with several head groups, parts of a cell are for
+    other threads.
     """
     if SIDE_BY_SIDE:
         v.prefetch(ahead(at))

@@ -1,12 +1,12 @@
 """FLASH_ATTN_EXT for many tokens and keys: tiles as in flash_tiles.py, with 16-bit integers.
 
-An instruction multiplies twice as many 16-bit integers as f32. Keys are multiplied by queries as in
-integers16.py. Each row of values is quantized to integers up to MOST_VALUE with its scale. Weights
-are multiplied by this scale and quantized with one scale per query row, so masked values, with
-weight 0, have no effect. No sum overflows, since a row's integer weights add up to at most
-MOST_SUM. Values that are not finite make sums NaN. If there is a mask, a unit with such rows is
-recomputed in f32. With less than MIN_KEYS keys, this kernel computes all units in f32, so that the
-kernels that a model needs do not depend on the context length.
+An instruction computes 2x the products of f32. Keys are multiplied by queries as in integers16.py.
+Each row of values is quantized to integers up to MOST_VALUE with its scale. Weights are multiplied
+by this scale and quantized with one scale per query row, so masked values, with weight 0, have no
+effect. No sum overflows: a row's integer weights add up to MOST_SUM or less. Values that are not
+finite make sums NaN. If there is a mask, a unit with such rows is recomputed in f32. With less than
+MIN_KEYS keys, this kernel computes all units in f32, so that the kernels that a model needs do not
+depend on the context length.
 """
 
 from __future__ import annotations

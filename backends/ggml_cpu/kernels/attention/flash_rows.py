@@ -129,7 +129,7 @@ def pair_size(p, rows):
 
 @fn
 def any_spoilt(p, count, rows, at):
-    """Return True if one of `count` pairs, with scratch at `at`, must be recomputed."""
+    """Return True if any of the `count` pairs with scratch at `at` must be recomputed."""
     for i in range(count):
         for r in range(rows):
             pair = at + i * pair_size(p, rows)

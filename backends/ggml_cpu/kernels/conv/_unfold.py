@@ -1,12 +1,13 @@
-"""What a convolution kernel sees at one place of an image or volume, as a dense column.
+"""Unfolding (im2col): copy the input elements at one kernel position into a column.
 
-An image, here, is a tuple of the numbers below; 1-d and 2-d images are volumes one element deep.
-  address         of the first element
-  (kw, kh, kd, c) of the kernel, c channels
-  (ow, oh, od)    places the kernel is put at
-  (w, h, d)       of the image
-  strides, paddings, dilations: three each, of width, height and depth
-  (b0, b1, b2, bc, bn) bytes between columns, rows, planes, channels, batches
+An image is a tuple of the following numbers. 1-d and 2-d images are volumes of depth 1.
+
+- address: address of the first element
+- (kw, kh, kd, c): size of the kernel and number of channels
+- (ow, oh, od): size of the output, the kernel positions
+- (w, h, d): size of the image
+- strides, paddings, dilations: three each, for width, height and depth
+- (b0, b1, b2, bc, bn): bytes between columns, rows, planes, channels and batches
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from ggml_py.tensor import Tensor
 
 
 def unfolder(source: Element, target: Element) -> Function:
-    """unfold(to, step, image, u): place u's elements, `step` bytes apart."""
+    """Return unfold(to, step, image, u): write the elements at position u, `step` bytes apart."""
     ld, st = source.ld, target.st
 
     @fn
     def unfold(to, step, image, u):
-        """In the order [kw, kh, kd, c], with 0 where the kernel reaches over the edge."""
+        """Write elements in the order [kw, kh, kd, c], with 0 outside of the image."""
         address, kernel, places, size, strides, paddings, dilations, nb = image
         kw, kh, kd, channels = kernel
         ow, oh, od = places
@@ -54,7 +55,10 @@ def unfolder(source: Element, target: Element) -> Function:
 
 @fn
 def plane_image(p, ow, oh):
-    """src1 [W, H, C, N] under src0 [KW, KH, C, ..]; params s0 s1 p0 p1 d0 d1."""
+    """Return the image of src1 [W, H, C, N] for src0 [KW, KH, C, ..].
+
+    Op params: s0 s1 p0 p1 d0 d1.
+    """
     return (
         v.data(p, 2),
         (v.ne(p, 1, 0), v.ne(p, 1, 1), 1, v.ne(p, 2, 2)),
@@ -69,7 +73,10 @@ def plane_image(p, ow, oh):
 
 @fn
 def row_image(p, ow):
-    """src1 [W, C, N] under src0 [K, C, ..]; params s0 . p0 . d0."""
+    """Return the image of src1 [W, C, N] for src0 [K, C, ..].
+
+    Op params: s0 . p0 . d0.
+    """
     return (
         v.data(p, 2),
         (v.ne(p, 1, 0), 1, 1, v.ne(p, 2, 1)),
@@ -84,7 +91,10 @@ def row_image(p, ow):
 
 @fn
 def volume_image(p, channels, ow, oh, od):
-    """src1 [W, H, D, C*N] under src0 [KW, KH, KD, ..]; params s0 s1 s2 p0 p1 p2 d0 d1 d2."""
+    """Return the image of src1 [W, H, D, C*N] for src0 [KW, KH, KD, ..].
+
+    Op params: s0 s1 s2 p0 p1 p2 d0 d1 d2.
+    """
     return (
         v.data(p, 2),
         (v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2), channels),
@@ -98,7 +108,7 @@ def volume_image(p, channels, ow, oh, od):
 
 
 def types_beside_kernel(result: str, image: str) -> Callable[[Tensor], str]:
-    """Accept these types; the kernel's elements are not read, so its type does not matter."""
+    """Return a `when` for the types of result and image; it does not check the kernel's type."""
 
     def check(node: Tensor) -> str:
         found = (node.type.name, node.source(1).type.name)

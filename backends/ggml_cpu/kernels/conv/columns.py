@@ -1,4 +1,4 @@
-"""IM2COL, IM2COL_3D: what the kernel sees at every place, as rows."""
+"""IM2COL, IM2COL_3D: unfold the input elements at each kernel position into a row."""
 
 from __future__ import annotations
 

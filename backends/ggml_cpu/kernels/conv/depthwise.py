@@ -1,4 +1,4 @@
-"""Convolutions of each channel with a kernel of its own."""
+"""CONV_2D_DW: depthwise convolution, one kernel per channel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ggml_py.tensor import Tensor
 
 
 def channels_inside(node: Tensor) -> str:
-    """Accept what has its channels side by side in memory."""
+    """Accept nodes if channels are contiguous in the kernel, the image and the result."""
     a, b = node.sources(2)
     inside = a.nb[3] == a.type.type_size and b.nb[2] == 4 and node.nb[2] == 4
     return "" if inside else "needs adjacent channels"
@@ -17,7 +17,10 @@ def channels_inside(node: Tensor) -> str:
 
 @fn
 def taps_inside(place, n_in, k, s, p, d):
-    """(first, last + 1) of the k taps that fall on the n_in elements of the input."""
+    """Return (first, last + 1) of the k taps inside the n_in elements of the input.
+
+    s, p, d: stride, padding, dilation.
+    """
     at = place * s - p
     first = max(0, (d - 1 - at) // d)
     return first, min(k, (n_in - 1 - at) // d + 1)
@@ -25,7 +28,7 @@ def taps_inside(place, n_in, k, s, p, d):
 
 @fn
 def axpy(d, d_step, x, x_step, w, n):
-    """d += w * x for n elements, so many bytes apart."""
+    """Compute d += w * x for n elements, d_step and x_step bytes apart."""
     i = 0
     if d_step == 4 and x_step == 4:
         while i + v.LANES <= n:
@@ -44,7 +47,7 @@ def _depthwise(element: Element) -> None:
         "CONV_2D_DW", when=both(types, channels_inside), rank=1, name=f"conv_2d_dw_{element.name}_c"
     )
     def channels(p, ith, nth):
-        """A vector of channels at a time."""
+        """Compute a vector of channels at a time."""
         ow, oh, c = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2)
         start, stop = v.split(ow * oh * v.ne(p, 0, 3), ith, nth)
         for u in range(start, stop):
@@ -68,7 +71,7 @@ def _depthwise(element: Element) -> None:
 
     @kernel("CONV_2D_DW", when=types, name=f"conv_2d_dw_{element.name}")
     def rows(p, ith, nth):
-        """A row of the result at a time, tap by tap."""
+        """Compute a row of the result at a time, tap by tap."""
         ow, oh, c = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2)
         sx, px, dx = v.op_i32(p, 0), v.op_i32(p, 2), v.op_i32(p, 4)
         sy, py, dy = v.op_i32(p, 1), v.op_i32(p, 3), v.op_i32(p, 5)

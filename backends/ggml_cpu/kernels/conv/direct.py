@@ -1,6 +1,6 @@
-"""CONV_2D, CONV_3D: the columns of TILE places side by side, times the kernel transposed once.
+"""CONV_2D, CONV_3D: unfold TILE positions into columns, then multiply by the transposed kernel.
 
-The transposed kernel is [output channels, taps], f32.
+The kernel is transposed once, to f32 [output channels, taps]. Rows are padded to full vectors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ggml_py.tensor import Tensor
 
 
 def _taps(node: Tensor) -> tuple[int, int]:
-    """(elements a kernel has for one output channel, output channels)."""
+    """Return (taps per output channel, output channels); taps include the input channels."""
     a = node.source(0)
     oc = node.param("oc") if node.op == "CONV_3D" else a.ne[3]
     return a.n_elements // oc, oc
@@ -28,7 +28,7 @@ def direct_scratch(node: Tensor, nth: int) -> tuple[int, int]:
 
 
 def dense_kernels(node: Tensor) -> str:
-    """CONV_3D takes channels and output channels apart, so they must follow each other."""
+    """Accept contiguous kernels: dimension 3 of CONV_3D's is input times output channels."""
     a = node.source(0)
     return "" if a.is_contiguous() else f"needs a contiguous kernel; got strides {a.nb}"
 
@@ -47,8 +47,10 @@ def typed(element: Element) -> Callable[[Tensor], str]:
 
 @fn
 def multiply(to, stride, columns, weights, taps, width, count, rows):
-    """to[t, i] = sum over taps of columns[tap, t] * weights[tap, i], for `count` places and `rows`
-    channels `stride` bytes apart; `width` channels in a row of weights.
+    """Compute to[t, i] = sum over taps of columns[tap, t] * weights[tap, i].
+
+    Stores `count` positions t of up to `rows` channels i (at most LANES), `stride` bytes apart.
+    width: channels per row of weights.
     """
     sums = v.f32_tile()
     for k in range(taps):
@@ -91,8 +93,10 @@ def _direct(element: Element) -> None:
 
     @fn
     def convolve(p, image, n, taps, oc, batch, stride, ith, nth):
-        """Every place of n images; results of images are `batch` bytes apart, those of channels
-        `stride`, those of places follow each other.
+        """Compute the convolution of n images.
+
+        Results of images are `batch` bytes apart, channels `stride` bytes apart; positions are
+        contiguous.
         """
         ow, oh, od = image[2]
         places, columns = ow * oh * od, v.local(p, ith)

@@ -1,7 +1,7 @@
-"""Columns of samples added up, each `stride` samples after the one before.
+"""COL2IM_1D: add up columns of samples, each `stride` samples after the previous one (overlap-add).
 
-A period is the `stride` samples from a column's first on. Blocks of PERIODS of them are summed for
-one channel after the other: as many columns are then read side by side, each in its order.
+A period is the `stride` samples from a column's first sample on. Kernels sum a block of PERIODS
+periods for one channel after the other: they read about PERIODS columns in parallel, each in order.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from ggml_cpu.kernels._common import FLOATS, Element, types_are
 from ggml_cpu.kernels._moves import fill_words
 from ggml_py.tensor import Tensor
 
-PERIODS, CHANNELS = 32, 64  # of a block
-NARROW = 4  # strides below it leave most of a vector's lanes empty
+PERIODS, CHANNELS = 32, 64  # periods per block, maximum channels per unit of work
+NARROW = 4  # minimum stride for vectors along a period; a smaller one fills too few lanes
 
 
 def narrow_block(node: Tensor, nth: int) -> tuple[int, int]:
-    """Local scratch: the sums of a block."""
+    """Return the scratch bytes (shared, local) of COL2IM_1D; local: the sums of a narrow block."""
     return 0, 4 * PERIODS * NARROW
 
 
@@ -26,8 +26,10 @@ def _col2im(element: Element) -> None:
 
     @fn
     def sum_narrow(d, x, columns, first, begin, end, sums):
-        """Samples begin..end of a block to d: each of a column's samples added in turn, so that no
-        sum waits for the one before. x: sample 0 of column 0.
+        """Write samples begin .. end of a block to d, for small strides.
+
+        Adds sample 0 of all columns, then sample 1, and so on, so that no addition waits for the
+        one before. x: address of sample 0 of column 0.
         """
         k, count, apart, stride = columns
         fill_words(sums, PERIODS * stride)
@@ -44,7 +46,7 @@ def _col2im(element: Element) -> None:
 
     @fn
     def sum_wide(d, x, columns, q, begin, end):
-        """Samples begin..end of period q to d, by vectors, the newest column first."""
+        """Write samples begin .. end of period q to d by vectors; add the last column first."""
         k, count, apart, stride = columns
         newest = max(0, q - count + 1)
         for r in range(begin, end, v.LANES):

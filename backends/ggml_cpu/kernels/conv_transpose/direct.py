@@ -1,7 +1,7 @@
-"""Convolutions turned round.
+"""CONV_TRANSPOSE_1D, CONV_TRANSPOSE_2D: transposed convolutions.
 
 Every element of the kernel, a tap, adds its products to each `stride`-th element of a row of the
-result. While a row is summed, elements that are a multiple of the stride apart lie side by side.
+result. While a row is summed, elements of one phase (index modulo stride) are contiguous.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from ggml_cpu.kernels._moves import copy_bytes, fill_words
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
 
-SPAN = 8 * LANES  # input elements that pass by a tile of taps while it is in the L1 cache
+SPAN = 8 * LANES  # input elements multiplied by a tile of taps while the tile is in the L1 cache
 
 
 @fn
 def places_bytes(taps: int) -> int:
-    """Where each tap starts in the result; the weights follow."""
+    """Return the bytes of the taps' offsets in the result; the weights follow in scratch."""
     return 8 * taps
 
 
 @fn
 def width_of(taps: int) -> int:
-    """Weights of a channel: one for each tap, and room to read a tile too many."""
+    """Return the weights per channel: one per tap, and TILE more for reads past the end."""
     return taps + TILE
 
 
 def transposed_scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """Shared: places, and weights of all channels as f32; local: a row."""
+    """Return scratch bytes. Shared: tap offsets, weights of all channels as f32; local: a row."""
     a = node.source(0)
     channels = a.ne[2 if node.op == "CONV_TRANSPOSE_1D" else 3]
     taps = a.n_elements // channels
@@ -38,9 +38,11 @@ def transposed_scratch(node: Tensor, nth: int) -> tuple[int, int]:
 
 @fn
 def line_shape(p):
-    """(kernel width, height, channels out, channels in), (input width, height, batches), then the
-    bytes between rows, channels and batches: of the kernel (for batches: channels in), the input
-    and the result.
+    """Return sizes and strides of the 1-d op.
+
+    The tuples are: (kernel width, height, output channels, input channels), (input width, height,
+    batches), then (row, channel, batch) strides in bytes of kernel, input and result. The kernel's
+    channel stride is for output channels, its batch stride for input channels.
     """
     return (
         (v.ne(p, 1, 0), 1, v.ne(p, 1, 1), v.ne(p, 1, 2)),
@@ -53,7 +55,7 @@ def line_shape(p):
 
 @fn
 def plane_shape(p):
-    """As `line_shape`, of images."""
+    """Return the tuples of `line_shape` for the 2-d op."""
     return (
         (v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2), v.ne(p, 1, 3)),
         (v.ne(p, 2, 0), v.ne(p, 2, 1), v.ne(p, 2, 3)),
@@ -65,14 +67,14 @@ def plane_shape(p):
 
 @fn
 def place_of(i, n, stride):
-    """Where element i of a row of n lies while it is summed: those of one phase side by side."""
+    """Return the index of element i of a row of n while it is summed, grouped by phase."""
     phase = i % stride
     return phase * (n // stride) + min(phase, n % stride) + i // stride
 
 
 @fn
 def in_order(d, n, stride, spare):
-    """Put a summed row in its final order."""
+    """Restore the order of elements in a summed row."""
     copy_bytes(spare, d, 4 * n)
     for phase in range(min(stride, n)):
         s = spare + 4 * place_of(phase, n, stride)
@@ -83,8 +85,10 @@ def in_order(d, n, stride, spare):
 
 @fn
 def add_products(d, places, count, taps, width, x, channel, channels, n):
-    """Add to d + places[t] the products of TILE taps, of which `count` are wanted, and n input
-    elements, summed over the channels: `width` taps and `channel` bytes of input apart.
+    """Add the products of n input elements and TILE taps to d + places[t], for taps t < count.
+
+    Products are summed over the channels. width: taps per channel; channel: bytes between channels
+    of the input.
     """
     sums = v.f32_tile()
     for c in range(channels):
@@ -99,7 +103,7 @@ def add_products(d, places, count, taps, width, x, channel, channels, n):
 
 @fn
 def add_row(d, x, first, last, places, weights, shape):
-    """A row of input, all channels, through the taps first..last."""
+    """Add the products of a row of input, all channels, and the taps first .. last."""
     (kw, kh, oc, channels), (n, _, _), _, (_, channel, _), _ = shape
     width = width_of(kw * kh * oc)
     for start in range(0, n, SPAN):
@@ -124,7 +128,7 @@ def _transposed(op: str, shape_of: Function, element: Element) -> None:
 
     @kernel(name=f"{op.lower()}_taps_{element.name}")
     def taps_apart(p, ith, nth):
-        """The taps of an input channel side by side."""
+        """Store the taps' offsets, and the weights by input channel, taps contiguous."""
         (kw, kh, oc, channels), _, (row, plane, cube), _, (down, across, _) = shape_of(p)
         taps, n0, stride = kw * kh * oc, v.ne(p, 0, 0), v.op_i32(p, 0)
         weights = v.shared(p) + places_bytes(taps)
@@ -147,7 +151,7 @@ def _transposed(op: str, shape_of: Function, element: Element) -> None:
         name=f"{op.lower()}_{element.name}",
     )
     def transposed(p, ith, nth):
-        """Each plane of the result by one thread."""
+        """Compute planes of the result; a thread computes whole planes."""
         shape = shape_of(p)
         (kw, kh, oc, _), (_, height, batches), _, (row, _, image), (down, across, result) = shape
         n0, n1, stride = v.ne(p, 0, 0), (height - 1) * v.op_i32(p, 0) + kh, v.op_i32(p, 0)
