@@ -1,4 +1,4 @@
-"""A function of one tensor, the gate, times another."""
+"""GLU ops: a function of one tensor (the gate) times another (the value)."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from ggml_py.tensor import Tensor
 
 @fn
 def gate_and_value(p, r, size):
-    """Rows of dst, and of src0 and src1, or the halves of one of src0 (the second gates if
-    `swapped`).
+    """Return the addresses of row r of dst, of its gate and of its value.
+
+    These are rows of src0 and src1. Without src1 they are the two halves of a row of src0, and the
+    second half is the gate if `swapped`.
     """
     d, gate, half = row_at(p, 0, r), row_at(p, 1, r), v.ne(p, 0, 0) * size
     if v.data(p, 2) != 0:
@@ -34,7 +36,7 @@ def gate_and_value(p, r, size):
 
 
 def _glu(op: str, apply: Function, element: Element, params: Function = no_params) -> None:
-    """dst = apply(gate, value)."""
+    """Declare dst = apply(gate, value) for one float type."""
     pairs = map_pairs(apply, element, element, params, gate_and_value, repeated=0)
     name = f"{op.lower()}_{element.name}"
 
@@ -102,13 +104,13 @@ for _e in FLOATS:
     _glu("SWIGLU_CLAMP", swiglu_clamp, _e, limit_alone)
 
 
-OF_PRODUCTS = ("SWIGLU", "GEGLU")  # units that products apply themselves, numbered from 1
+OF_PRODUCTS = ("SWIGLU", "GEGLU")  # units fused into matmul kernels, numbered from 1
 _swiglu_rows, _geglu_rows = run_of_two(swiglu, F32, F32), run_of_two(geglu, F32, F32)
 
 
 @fn
 def gate_rows(unit, d, gate, value, n):
-    """d = what the unit of that number makes of n gates and values, f32."""
+    """Store the GLU number `unit` (see OF_PRODUCTS) of n f32 gates and values at d."""
     if unit == 1:
         _swiglu_rows(d, gate, value, n, ())
     else:
@@ -117,7 +119,10 @@ def gate_rows(unit, d, gate, value, n):
 
 @fn
 def value_and_gate(p, r, size):
-    """Rows of dst and src1, and the one of src0 that gates it, or its one element."""
+    """Return the addresses of row r of dst, of src1, and of its gate in src0.
+
+    A row of src0 may have a single element, which gates the whole row.
+    """
     return row_at(p, 0, r), row_at(p, 2, r), row_repeated(p, 1, r)
 
 

@@ -1,4 +1,7 @@
-"""Hyper-connections of DeepSeek-V4: reading from and writing to several residual streams."""
+"""DSV4_HC_PRE, DSV4_HC_COMB, DSV4_HC_POST: hyper-connections of DeepSeek-V4.
+
+A layer reads from several residual streams and writes to them.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ def dsv4_hc_pre_f32(p, ith, nth):
 
 @fn
 def soft_max_row(mixes, base, scale, eps):
-    """Four weights of one stream, plus eps."""
+    """Return softmax(mixes * scale + base) + eps of the four weights of one stream."""
     x = v.f32x4_load(mixes) * scale + v.f32x4_load(base)
     e = v.vexp(x - v.vmaxval(x))
     return e / v.vsum(e) + eps
@@ -55,7 +58,7 @@ def soft_max_row(mixes, base, scale, eps):
 
 @kernel("DSV4_HC_COMB", when=both(types_are("f32", "f32", "f32", "f32"), dense_rows))
 def dsv4_hc_comb_f32(p, ith, nth):
-    """A vector holds what one stream gives to the four."""
+    """Normalize a token's 4 x 4 mixing matrix (Sinkhorn); a vector has the weights of one source."""
     eps, n_iter = v.op_f32(p, 0), v.op_i32(p, 1)
     scale, base = v.ld_f32(v.data(p, 2) + 8), v.data(p, 3) + 32
     start, stop = v.split(v.ne(p, 1, 1), ith, nth)

@@ -1,4 +1,4 @@
-"""Triangles and constants."""
+"""TRI, FILL, DIAG_MASK_INF and DIAG_MASK_ZERO."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ f32_rows = both(types_are("f32", "f32"), dense_rows)
 
 @fn
 def triangle_rows(p, r, size):
-    """Places count from where row i begins, or ends: kind is 0 upper with its diagonal, 1 upper,
-    2 lower with its diagonal, 3 lower.
+    """Return the addresses of row r of dst and src0, and minus the edge column of its triangle.
+
+    Op param 0 is the kind: 0 upper with diagonal, 1 upper, 2 lower with diagonal, 3 lower. The
+    edge is the first column of an upper triangle, or the end of a lower triangle.
     """
     i, kind = r % v.ne(p, 0, 1), v.op_i32(p, 0)
     edge = i + 3 - kind if kind >= 2 else i + kind
@@ -23,7 +25,7 @@ def triangle_rows(p, r, size):
 
 @fn
 def kept_side(p):
-    """1 for what is from the edge on, -1 for what is before."""
+    """Return 1 to keep the columns from the edge on (upper), or -1 to keep those before (lower)."""
     return (v.f32(-1.0 if v.op_i32(p, 0) >= 2 else 1.0),)
 
 
@@ -59,7 +61,7 @@ for _e in (F32, F16):
 
 @fn
 def diagonal_rows(p, r, size):
-    """Places count from the last column that row i sees."""
+    """Return the addresses of row r of dst and src0, and minus its last unmasked column."""
     return row_at(p, 0, r), row_at(p, 1, r), -(v.op_i32(p, 0) + r % v.ne(p, 0, 1))
 
 

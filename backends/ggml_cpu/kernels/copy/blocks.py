@@ -1,4 +1,4 @@
-"""CPY, CONT, DUP of blocks: as they are, to floats and from floats."""
+"""CPY, CONT, DUP of block types: unchanged, dequantized to f32, and quantized from floats."""
 
 from __future__ import annotations
 
@@ -24,14 +24,18 @@ from ggml_py.tensor import Tensor
 
 @fn
 def block_at(p, k, i, size):
-    """Address of the block of tensor k that begins with element i; `size` elements to a block."""
+    """Return the address of tensor k's block that starts at element i; `size`: block size."""
     n0 = v.ne(p, k, 0)
     return row_at(p, k, i // n0) + i % n0 // size * v.nb(p, k, 0)
 
 
 @fn
 def run_of(p, dense_rows_of, size):
-    """Elements that follow each other on both sides, where the rows of the plain side do."""
+    """Return the number of elements to convert per call.
+
+    This is the shorter row length if the float side is dense and row boundaries align on both
+    sides, else one block of `size` elements.
+    """
     d0, s0 = v.ne(p, 0, 0), v.ne(p, 1, 0)
     inner = min(d0, s0)
     whole = inner % size == 0 and d0 % inner == 0 and s0 % inner == 0
@@ -46,7 +50,7 @@ def _block_scratch(size: int) -> Callable[[Tensor, int], tuple[int, int]]:
 
 
 def blocks_follow(node: Tensor) -> str:
-    """The block side has dense rows."""
+    """Require contiguous rows in tensors of block types."""
     for t in (node, node.source(0)):
         if t.type.is_quantized and not t.has_contiguous_rows():
             return f"needs dense rows of blocks; {t} has blocks {t.nb[0]} bytes apart"
@@ -119,7 +123,7 @@ def row_bytes(node: Tensor) -> tuple[int, ...]:
 
 @kernel("CPY", "CONT", "DUP", when=same_blocks, extra=row_bytes)
 def copy_blocks(p, ith, nth):
-    """Rows of blocks as they are."""
+    """Copy rows of blocks unchanged."""
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
         copy_bytes(row_at(p, 0, r), row_at(p, 1, r), v.extra(p, 0))

@@ -1,4 +1,4 @@
-"""CPY, CONT, DUP of single elements: copies that may convert."""
+"""CPY, CONT, DUP of float and integer types, with type conversion."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ggml_cpu.kernels._moves import TILE, copy_bytes
 
 @fn
 def element_at(p, k, i):
-    """Address of element i of tensor k, elements counted in ggml's order."""
+    """Return the address of element i of tensor k, in ggml's element order."""
     n0 = v.ne(p, k, 0)
     return row_at(p, k, i // n0) + i % n0 * v.nb(p, k, 0)
 
 
 @fn
 def same_ne(p):
-    """Whether dst and src0 have the same shape."""
+    """Return True if dst and src0 have the same shape."""
     return (
         v.ne(p, 0, 0) == v.ne(p, 1, 0)
         and v.ne(p, 0, 1) == v.ne(p, 1, 1)
@@ -37,13 +37,16 @@ def same_ne(p):
 
 
 def _copy(source: Element, target: Element) -> None:
-    """CPY, CONT, DUP between two float types; elements are taken in order, shapes may differ."""
+    """Declare CPY, CONT and DUP between two float types.
+
+    Elements are copied in ggml's order; the shapes may differ.
+    """
     ld, from_size, st, to_size = source.ld, source.size, target.st, target.size
     run = conversion(source, target)
 
     @fn
     def short_rows(p, ith, nth):
-        """Same shapes, rows dense on both sides and no longer than CHUNK."""
+        """Copy between equal shapes; rows are dense on both sides and at most CHUNK long."""
         r, stop = v.split(n_rows(p, 0), ith, nth)
         while r < stop:
             d, s, end = row_at(p, 0, r), row_at(p, 1, r), run_stop(p, 0, r, stop)
@@ -53,7 +56,7 @@ def _copy(source: Element, target: Element) -> None:
 
     @fn
     def rows_to_rows(p, ith, nth, n, inner):
-        """Pieces of `inner` elements lie dense on both sides; n elements in all."""
+        """Copy n elements in pieces of `inner` elements, contiguous on both sides."""
         pieces = chunks_of(inner)
         start, stop = v.split(n // inner * pieces, ith, nth)
         for u in range(start, stop):
@@ -64,7 +67,10 @@ def _copy(source: Element, target: Element) -> None:
 
     @fn
     def transposed(p, ith, nth):
-        """Same shapes, the source dense along dimension 1: squares of TILE x TILE."""
+        """Copy between equal shapes in squares of TILE x TILE.
+
+        The source is dense along dimension 1, dst along dimension 0.
+        """
         n0, n1 = v.ne(p, 1, 0), v.ne(p, 1, 1)
         b0 = v.nb(p, 1, 0)
         d1 = v.nb(p, 0, 1)
@@ -110,7 +116,7 @@ for _source in FLOATS:
 
 
 def _copy_words(name: str, size: int) -> None:
-    """Integer types of 1, 2, 4 or 8 bytes, copied bit by bit."""
+    """Declare bytewise CPY, CONT and DUP of an integer type of 1, 2, 4 or 8 bytes."""
 
     @kernel("CPY", "CONT", "DUP", when=types_are(name, name), name=f"copy_{name}")
     def copy(p, ith, nth):

@@ -1,4 +1,4 @@
-"""SET and ACC: writing into a window of a tensor."""
+"""SET and ACC: write or add a tensor to a window of another."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ggml_py.tensor import Tensor
 
 @fn
 def window_row(p, r):
-    """Address in dst of the row that row r of src1 falls on (op params: nb1, nb2, nb3, offset)."""
+    """Return the address in dst for row r of src1 (op params: nb1, nb2, nb3, offset)."""
     n1, n2 = v.ne(p, 2, 1), v.ne(p, 2, 2)
     i1, i2, i3 = r % n1, r // n1 % n2, r // (n1 * n2)
     shift = i1 * v.op_i32(p, 0) + i2 * v.op_i32(p, 1) + i3 * v.op_i32(p, 2)
@@ -22,7 +22,7 @@ def window_row(p, r):
 
 @fn
 def copy_base(p, ith, nth):
-    """dst = src0 unless it is the same memory (the in-place form)."""
+    """Copy src0 to dst unless they share memory (the in-place variant)."""
     if v.data(p, 0) != v.data(p, 1):
         start, stop = v.split(n_rows(p, 0), ith, nth)
         for r in range(start, stop):
@@ -47,7 +47,7 @@ def set_words(p, ith, nth):
 
 @fn
 def window_and_source(p, r, size):
-    """Rows of the window, twice, and of src1."""
+    """Return the addresses of row r: of the window, as dst and first operand, and of src1."""
     d = window_row(p, r)
     return d, d, row_at(p, 2, r)
 

@@ -1,8 +1,9 @@
-"""GATED_DELTA_NET over a few tokens: LANES rows of a state of the usual size, in two halves.
+"""GATED_DELTA_NET over a few tokens: LANES rows of a state of row size 128, in two halves.
 
-Sums along a row come late, and the next token needs the state that they make. So the products of
-one half run while the sums of the other are found, and its update while those of this one are. The
-numbers are those of _tokens.py, which has all other sizes.
+The horizontal sum of a row has a long latency, and the next token needs the state computed from
+this sum. Two halves hide the latency: the sums of the first half overlap with the dot products of
+the second, and the sums of the second with the update of the first. The results are identical to
+_tokens.py, which handles all other sizes.
 """
 
 from __future__ import annotations
@@ -13,21 +14,27 @@ from ggml_cpu.kernels._common import padded
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.target import LANES
 
-SIZE = 128  # of a row
+SIZE = 128  # elements per state row
 ROW = 4 * SIZE
 WORD = 4 * LANES  # bytes of a vector
 HALF = LANES // 2
-APART = ROW * HALF + 64 * 9  # bytes between halves in scratch: not a page, where they seem the same
+APART = ROW * HALF + 64 * 9  # bytes between halves in scratch; no multiple of 4 KiB (4K aliasing)
 VECTOR = 4 * padded(SIZE)
-QUERIES, DECAYS, KEYS = VECTOR, 2 * VECTOR, 3 * VECTOR  # in a token's table, behind decayed keys
+QUERIES, DECAYS, KEYS = VECTOR, 2 * VECTOR, 3 * VECTOR  # offsets in a token's table
 
 
 def _products(ahead: bool) -> Function:
-    """ahead: HALF rows that come later are fetched, in the order of their addresses."""
+    """Return products(rows, table, later).
+
+    ahead: also prefetch the HALF rows at `later`, in address order.
+    """
 
     @fn
     def products(rows, table, later):
-        """Of HALF rows with the decayed keys, then with the decayed queries. -> LANES sums"""
+        """Return LANES dot products.
+
+        These are HALF rows times the decayed keys, then times the decayed queries.
+        """
         sums = v.f32_regs(LANES)
         for i in range(0, ROW, WORD):
             x, y = v.f32_load(table + i), v.f32_load(table + QUERIES + i)
@@ -43,11 +50,14 @@ def _products(ahead: bool) -> Function:
 
 
 def _update(kept: bool) -> Function:
-    """kept: the new rows are stored a second time, past the caches."""
+    """Return update(rows, table, delta, new, also).
+
+    kept: also store the new rows at `also`, with non-temporal stores.
+    """
 
     @fn
     def update(rows, table, delta, new, also):
-        """HALF rows decayed, and delta times the keys added."""
+        """Store new = rows * decays + delta * keys, for HALF rows."""
         for i in range(0, ROW, WORD):
             x, c = v.f32_load(table + KEYS + i), v.f32_load(table + DECAYS + i)
             for r in range(HALF):
@@ -65,11 +75,16 @@ def _step(ahead: bool, kept: bool) -> Function:
 
     @routine
     def step(rows, second, later, new, other, also, table, values, beta, kq, out):
-        """LANES rows over a token: HALF from `rows` and HALF from `second`, to `new` and `other`.
+        """Update LANES rows by one token and store their outputs at `out`.
 
-        later   what is fetched meanwhile;  also  where the new rows go besides, as they follow
-        table   its decayed keys, decayed queries, decays and keys
-        values, beta, kq  its values for these rows, beta, and <k, q>
+        Args:
+            rows, second: Addresses of HALF rows each.
+            later: Address of LANES rows to prefetch.
+            new, other: Destinations of the two halves.
+            also: Second destination of all LANES rows, contiguous.
+            table: The token's decayed keys, decayed queries, decays and keys.
+            values: The token's values, one per row.
+            beta, kq: The token's beta, and <k, q>.
         """
         found = products(rows, table, later)
         others = products(second, table, later + ROW * HALF)
@@ -90,7 +105,7 @@ first_kept, later_kept = _step(True, True), _step(False, True)
 
 @fn
 def step_both(rows, second, later, new, other, also, table, values, beta, kq, out):
-    """later, also: 0 for nothing."""
+    """Call the variant of `step` for `later` and `also`; 0: no prefetch, no second destination."""
     if later != 0 and also != 0:
         first_kept(rows, second, later, new, other, also, table, values, beta, kq, out)
     elif later != 0:

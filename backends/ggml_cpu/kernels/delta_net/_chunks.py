@@ -1,11 +1,11 @@
-"""GATED_DELTA_NET in chunks: a vector holds one key of LANES rows of the state.
+"""GATED_DELTA_NET, chunked algorithm: a vector holds one key of LANES rows of the state.
 
-Many tokens are run CHUNK at a time with the rows of the state as lanes. Let c(s, t) be the decay
-from token s to token t (a vector over the keys) and M the state before the chunk. Then
+Tokens are processed CHUNK at a time, with the rows of the state as SIMD lanes. Let c(s, t) be the
+decay from token s to token t (a vector over the keys) and M the state before the chunk. Then
     delta[t] = beta[t] * (v[t] - M (c(0, t) k[t]) - sum_{s < t} delta[s] <c(s, t) k[s], k[t]>)
     o[t] = M (c(0, t) q[t]) + sum_{s <= t} delta[s] <c(s, t) k[s], q[t]>
     M' = c(0, CHUNK) M + sum_s delta[s] (c(s, CHUNK) k[s])
-so M is read twice and written once per chunk, and all inner loops are those of a matrix product.
+Each chunk reads M twice and writes it once, and all inner loops are matrix multiplications.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from ggml_cpu.kernels.delta_net._gated import (
 )
 from ggml_cpu.target import LANES, TILE
 
-CHUNK = TILE // 2  # tokens at a time: their keys and queries are a tile
-CHUNKS = 8  # chunks whose tables are made at a time
-MIN_CHUNKS = 2  # fewest chunks worth transposing the state for
+CHUNK = TILE // 2  # tokens per chunk: their keys and queries fill a tile
+CHUNKS = 8  # capacity of local scratch for tables, in chunks
+MIN_CHUNKS = 2  # minimum chunks; fewer do not pay for transposing the state
 WORD = 4 * LANES  # bytes of a vector
-MAX_SIZE = 256  # longest row
+MAX_SIZE = 256  # maximum elements per state row
 STRIDE = 4 * (MAX_SIZE + 16)  # bytes between rows of a chunk's tables; an odd number of cache lines
-# A chunk's tables: decayed keys, decayed queries (TILE rows); the chunk's decay and CHUNK rows of
-# keys decayed to its end; then products of those keys with keys and queries, and beta.
+# Offsets in a chunk's tables: decayed keys and decayed queries (TILE rows), the chunk's decay, keys
+# decayed to the chunk's end and values (CHUNK rows each), products of decayed keys with keys and
+# with queries (f32 [CHUNK][CHUNK] each), and beta.
 KEEP = TILE * STRIDE
 UPDATE = KEEP + STRIDE
 VALUES = UPDATE + CHUNK * STRIDE
@@ -49,20 +50,22 @@ TABLES = BETA + 4 * CHUNK + 64
 
 @fn
 def state_bytes(rows: int, size: int) -> int:
-    """The transposed state of `rows` rows: for LANES of them [size][LANES]; then come the tables of
-    CHUNKS chunks, and three rows to make them.
-    """
+    """Return the bytes of the transposed state of `rows` rows, in blocks [size][LANES]."""
     return padded(rows) // LANES * WORD * size
 
 
 def local_bytes(size: int) -> int:
-    """Local scratch: a head's state, and tables."""
+    """Return the bytes of local scratch.
+
+    It holds a head's transposed state, the tables of CHUNKS chunks, and three rows for
+    `make_tables`.
+    """
     return state_bytes(size, size) + CHUNKS * TABLES + 3 * STRIDE
 
 
 @fn
 def decayed_products(w, decay, keys, queries, size, at):
-    """Decay the row w and store its products with keys and queries."""
+    """Decay row w in place and store its dot products with the keys and the queries."""
     with_keys = v.f32(0.0)
     with_queries = v.f32(0.0)
     for i in range(0, size, LANES):
@@ -76,7 +79,7 @@ def decayed_products(w, decay, keys, queries, size, at):
 
 @routine
 def make_tables(p, head, seq, start, tables, spare):
-    """The tables of the CHUNK tokens from `start` on; spare: three rows."""
+    """Compute the tables of the CHUNK tokens from `start`; spare: three rows of scratch."""
     size = v.ne(p, V, 0)
     scale = 1.0 / v.sqrtf(v.float32(size))
     keys, queries, decays = spare, spare + STRIDE, spare + 2 * STRIDE
@@ -111,7 +114,7 @@ def make_tables(p, head, seq, start, tables, spare):
 
 @fn
 def solve_chunk(p, head, seq, start, row, rows, sums, deltas, tables):
-    """The deltas of CHUNK tokens from the products with the state, and the outputs."""
+    """Compute the deltas and outputs of CHUNK tokens from their products with the state."""
     for t in range(CHUNK):
         delta = v.f32_load(tables + VALUES + t * STRIDE + 4 * row) - sums[t]
         out = sums[CHUNK + t]
@@ -128,7 +131,7 @@ def solve_chunk(p, head, seq, start, row, rows, sums, deltas, tables):
 
 @routine
 def run_chunk(p, head, seq, start, row, rows, m, tables):
-    """LANES rows of the transposed state m [size][LANES] over a chunk."""
+    """Update up to LANES rows of the transposed state m [size][LANES] by one chunk."""
     size = v.ne(p, V, 0)
     sums = v.f32_tile()
     at, x = m, tables
@@ -152,7 +155,7 @@ def run_chunk(p, head, seq, start, row, rows, m, tables):
 
 @routine
 def store_rows(m, size, rows, to):
-    """The transposed state of `rows` rows back as rows."""
+    """Transpose `rows` rows of the state m back and store them at `to`."""
     for i in range(0, size, LANES):
         tile = v.f32_regs(LANES)
         for j in range(LANES):
@@ -165,7 +168,7 @@ def store_rows(m, size, rows, to):
 
 @fn
 def run_chunks(p, head, seq, first, stop, n_chunks, m):
-    """Rows first..stop of a head over the first n_chunks * CHUNK tokens."""
+    """Process rows first..stop of a head for the first n_chunks * CHUNK tokens."""
     size = v.ne(p, V, 0)
     block = state_bytes(LANES, size)
     tables = m + state_bytes(stop - first, size)

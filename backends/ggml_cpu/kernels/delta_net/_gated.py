@@ -1,4 +1,4 @@
-"""Where GATED_DELTA_NET finds what it reads of a head, and where it leaves its results."""
+"""Addresses of the inputs, states and outputs of a GATED_DELTA_NET head."""
 
 from __future__ import annotations
 
@@ -10,25 +10,28 @@ from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.kernels._states import is_overwritten, row_at
 
 Q, K, V, G, B, STATE = 1, 2, 3, 4, 5, 6
-TARGET, ROWS = 7, 8  # of fused steps: where states go; STATE is a cache, of which these are read
+TARGET, ROWS = 7, 8  # fused steps: destination of states, i32 rows of the cache STATE to read
 
 
 @fn
 def vector_bytes(size: int) -> int:
-    """Of a token's decayed keys, decayed queries and decays, which follow each other."""
+    """Return the bytes of one vector of a token's table, padded to whole SIMD vectors.
+
+    The vectors are the decayed keys, decayed queries and decays, in this order.
+    """
     return 4 * padded(size)
 
 
 @fn
 def key_at(p, k, head, seq, t):
-    """Address of a row of q or k: value head h uses key head h mod H_k."""
+    """Return the address of a row of q or k: value head h uses key head h mod H_k."""
     i1, i3 = head % v.ne(p, k, 1), seq // (v.ne(p, V, 3) // v.ne(p, k, 3))
     return v.data(p, k) + i1 * v.nb(p, k, 1) + t * v.nb(p, k, 2) + i3 * v.nb(p, k, 3)
 
 
 @fn
 def value_at(p, k, head, seq, t):
-    """Address of a row of v, g or beta."""
+    """Return the address of a row of v, g or beta."""
     return v.data(p, k) + head * v.nb(p, k, 1) + t * v.nb(p, k, 2) + seq * v.nb(p, k, 3)
 
 
@@ -40,7 +43,7 @@ def output_at(p, head, seq, t):
 
 @fn
 def state_size(p):
-    """Elements of a sequence's states."""
+    """Return the elements of a sequence's states, all heads together."""
     return v.ne(p, V, 0) * v.ne(p, V, 0) * v.ne(p, V, 1)
 
 
@@ -52,14 +55,14 @@ def behind_outputs(p, slot, seq):
 
 @fn
 def cell_of(p, seq):
-    """The states in the cache that a sequence is to start from."""
+    """Return the address of a sequence's initial states in the cache."""
     row = index_or_0(p, v.ld_i32(v.data(p, ROWS) + 4 * seq), v.ne(p, STATE, 1))
     return v.data(p, STATE) + row * v.nb(p, STATE, 1)
 
 
 @fn
 def comes_too_late(p, seq):
-    """Whether another sequence's states go where this one's come from."""
+    """Return True if another sequence's states overwrite the initial states of `seq`."""
     n_seqs, n_slots = v.ne(p, V, 3), max(1, min(v.ne(p, V, 2), v.op_i32(p, 0)))
     if n_seqs == 1:
         return False
@@ -68,8 +71,11 @@ def comes_too_late(p, seq):
 
 @kernel(name="gated_delta_net_sources")
 def keep_sources(p, ith, nth):
-    """Before states go to the cache that they come from: those that would be overwritten too soon
-    are copied behind the outputs, where there is room for states."""
+    """Save initial states that another sequence would overwrite.
+
+    They are copied to the space for states after the outputs. This step runs before states are
+    written to the cache that holds the initial states.
+    """
     start, stop = v.split(state_size(p), ith, nth)
     for seq in range(v.ne(p, V, 3)):
         if comes_too_late(p, seq):
@@ -79,7 +85,7 @@ def keep_sources(p, ith, nth):
 
 @fn
 def source_at(p, head, seq):
-    """The head's state before the first token."""
+    """Return the address of the head's state before the first token."""
     if v.data(p, ROWS) != 0:
         before = behind_outputs(p, 0, seq) if comes_too_late(p, seq) else cell_of(p, seq)
         return before + 4 * head * v.ne(p, V, 0) * v.ne(p, V, 0)
@@ -88,7 +94,7 @@ def source_at(p, head, seq):
 
 @fn
 def snapshot_at(p, slot, head, seq):
-    """Where the head's state of `slot` tokens before the last goes."""
+    """Return the address for the head's state `slot` tokens before the last."""
     shift = 4 * head * v.ne(p, V, 0) * v.ne(p, V, 0)
     if v.data(p, TARGET) != 0:
         return row_at(p, TARGET, slot, seq, state_size(p), v.ne(p, V, 3)) + shift
@@ -97,13 +103,13 @@ def snapshot_at(p, slot, head, seq):
 
 @fn
 def first_decay(p, head, seq, t):
-    """exp(gate) where one gate serves all keys."""
+    """Return exp(gate) in all lanes, for one gate shared by all keys."""
     return v.vexp(v.f32_bcast(value_at(p, G, head, seq, t)))
 
 
 @fn
 def decay_of(p, head, seq, t, i, first):
-    """exp(gate) of the keys from i on."""
+    """Return exp(gate) of up to LANES keys from i; first: result of `first_decay`."""
     if v.ne(p, G, 0) == 1:
         return first
     return v.vexp(v.f32_load_n(value_at(p, G, head, seq, t) + 4 * i, v.ne(p, G, 0) - i))

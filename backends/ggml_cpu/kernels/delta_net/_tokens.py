@@ -1,4 +1,4 @@
-"""GATED_DELTA_NET token by token: a vector holds keys of one row of the state."""
+"""GATED_DELTA_NET, one token at a time: a vector holds LANES keys of one row of the state."""
 
 from __future__ import annotations
 
@@ -23,21 +23,24 @@ from ggml_cpu.kernels.delta_net._gated import (
 from ggml_cpu.target import LANES
 
 WORD = 4 * LANES  # bytes of a vector
-HALF = LANES // 2  # rows of the state at a time
-AHEAD = 2 * 4 * HALF  # bytes for a key: how far ahead rows of the state are fetched
-GROUP = 8  # tokens that these rows pass in a row
+HALF = LANES // 2  # rows of the state processed together
+AHEAD = 2 * 4 * HALF  # prefetch distance in the state, bytes per key: 2 * HALF rows
+GROUP = 8  # consecutive tokens per group of rows
 
 
 @fn
 def table_bytes(size: int) -> int:
-    """Of a token: decayed keys, decayed queries, decays and keys."""
+    """Return the bytes of a token's table: decayed keys, decayed queries, decays and keys."""
     return 4 * vector_bytes(size)
 
 
 @fn
 def rows_at(local: int, size: int) -> int:
-    """Local scratch: the tables of GROUP tokens, <k, q> of each; here, LANES rows of the state, in
-    halves a little apart."""
+    """Return the address of intermediate state rows in local scratch.
+
+    These are LANES rows in two halves, APART bytes from each other. The tables of GROUP tokens and
+    their <k, q> precede them.
+    """
     return local + GROUP * table_bytes(size) + (4 * GROUP + 63) // 64 * 64
 
 
@@ -47,7 +50,7 @@ def local_bytes(size: int) -> int:
 
 @routine
 def load_token(p, head, seq, t, table):
-    """A token's table, of scaled queries; returns <k, q>, scaled."""
+    """Fill a token's table, with queries scaled by 1 / sqrt(size); return <k, q>, scaled."""
     size = v.ne(p, V, 0)
     keys, queries = table, table + vector_bytes(size)
     decays, plain = queries + vector_bytes(size), queries + 2 * vector_bytes(size)
@@ -69,10 +72,17 @@ def load_token(p, head, seq, t, table):
 
 @routine
 def step_rows(p, head, seq, t, first, rows, old, ahead, new, kept, keys, kq):
-    """HALF rows of the state over one token; rows past the last repeat it and are not stored.
+    """Update up to HALF rows of the state by one token and store their outputs.
 
-    old, new  where the first of them is, and goes; kept: where it goes as well, or 0
-    ahead     what is fetched meanwhile, in the order of addresses: on Zen 4 1.5 times as fast
+    Lanes past `rows` repeat the last row and are not stored.
+
+    Args:
+        first: Number of the first row.
+        old, new: Source and destination of the first row.
+        kept: Second destination of the first row, or 0.
+        ahead: Rows to prefetch, in address order; this is 1.5x faster on Zen 4.
+        keys: The token's table.
+        kq: The token's <k, q>.
     """
     size = v.ne(p, V, 0)
     stride = 4 * size
@@ -109,13 +119,13 @@ def step_rows(p, head, seq, t, first, rows, old, ahead, new, kept, keys, kq):
 
 @fn
 def pass_group(p, head, seq, first, rows, t, count, old, local):
-    """HALF rows of a head from `old` over `count` tokens from t on.
+    """Process up to HALF rows of a head, at `old`, for `count` tokens from t.
 
-    They stay in the L1 cache between tokens; a state to go back to, which is seldom read, goes past
-    the caches.
+    The rows remain in the L1 cache between tokens. Snapshots for rollback are rarely read, so they
+    are written with non-temporal stores if they are aligned.
     """
     size, n_tokens, n_slots = v.ne(p, V, 0), v.ne(p, V, 2), v.op_i32(p, 0)
-    ahead = old + AHEAD * size  # rows may begin a page, where the processor does not look ahead
+    ahead = old + AHEAD * size  # the hardware prefetcher does not cross pages
     step, row = table_bytes(size), 4 * size * first
     totals, between = local + GROUP * step, rows_at(local, size)
     for i in range(count):
@@ -131,7 +141,7 @@ def pass_group(p, head, seq, first, rows, t, count, old, local):
 
 @fn
 def keeps_whole_lines(p, head, seq):
-    """Whether earlier states, if any are kept, go to whole lines of memory."""
+    """Return True if all snapshots are aligned to WORD, as non-temporal stores require."""
     for slot in range(1, min(v.op_i32(p, 0), v.ne(p, V, 2))):
         if snapshot_at(p, slot, head, seq) % WORD != 0:
             return False
@@ -140,7 +150,7 @@ def keeps_whole_lines(p, head, seq):
 
 @fn
 def pass_both(p, head, seq, first, t, count, old, local):
-    """LANES rows of SIZE likewise."""
+    """Process LANES rows of SIZE elements like `pass_group`, in two halves (_both.py)."""
     n_tokens, n_slots = v.ne(p, V, 2), v.op_i32(p, 0)
     step, row, between = table_bytes(SIZE), 4 * SIZE * first, rows_at(local, SIZE)
     second, half = old + 4 * SIZE * HALF, 4 * SIZE * HALF
@@ -164,7 +174,10 @@ def pass_both(p, head, seq, first, t, count, old, local):
 
 @fn
 def fetch_outputs(p, head, seq, first, stop, t, count):
-    """Lines that another core may have written last: all stores wait for one to such a line."""
+    """Prefetch the cache lines of the outputs for writing.
+
+    Another core may have written them last; a store to such a line delays all later stores.
+    """
     for i in range(t, t + count):
         out = output_at(p, head, seq, i)
         for j in range(4 * first, 4 * stop, 64):
@@ -173,7 +186,7 @@ def fetch_outputs(p, head, seq, first, stop, t, count):
 
 @fn
 def run_tokens(p, head, seq, first, stop, start, local):
-    """Rows first..stop of a head over the tokens from `start` on."""
+    """Process rows first..stop of a head for the tokens from `start`."""
     size, n_tokens = v.ne(p, V, 0), v.ne(p, V, 2)
     step = table_bytes(size)
     for t in range(start, n_tokens, GROUP):

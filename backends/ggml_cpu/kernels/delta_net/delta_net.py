@@ -1,4 +1,4 @@
-"""DELTA_NET of ik_llama.cpp: a thread takes whole heads, a vector LANES values of one key."""
+"""DELTA_NET of ik_llama.cpp: a vector holds LANES values of one key; a thread takes whole heads."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ LARGEST_GATE = 50.0
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """Per thread: the decay of each key."""
+    """Return scratch bytes (shared, local); local: the decay of each key."""
     return 0, 4 * node.source(2).ne[0]
 
 
 @fn
 def key_at(p, k, t, head, seq):
-    """Address of a row of q or k for a value head."""
+    """Return the address of the row of q or k that value head `head` uses."""
     n = v.ne(p, k, 2)
     i = head % n if v.op_i32(p, 0) == 1 else head // (v.ne(p, V, 2) // n)
     return v.data(p, k) + t * v.nb(p, k, 1) + i * v.nb(p, k, 2) + seq * v.nb(p, k, 3)
@@ -47,7 +47,7 @@ def product(a, b, n):
 
 @fn
 def step_values(old, new, q, k, decays, size, rest, values, beta, kq):
-    """Up to LANES values over one token; returns their outputs, unscaled."""
+    """Update up to LANES values of the state by one token; return their unscaled outputs."""
     found = v.f32(0.0)
     out = v.f32(0.0)
     for i in range(size):

@@ -1,7 +1,7 @@
-"""GATED_DELTA_NET: rows of the state are independent, so threads take heads or parts of their rows.
+"""GATED_DELTA_NET: state rows are independent, so threads split heads, or rows within a head.
 
-Many tokens are run in chunks (_chunks.py); those that remain, and those whose states are wanted as
-snapshots, one by one (_tokens.py; several of them, rows of the usual size in halves: _both.py).
+_chunks.py processes many tokens in chunks. _tokens.py processes the remaining tokens, and tokens
+with state snapshots, one at a time; for several tokens and rows of 128 elements it uses _both.py.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ggml_py.tensor import Tensor
 
 @fn
 def parts_of(heads, size, nth):
-    """Into how many parts the rows of a head are cut, so that all threads find work."""
+    """Return the number of parts per head, so that all threads have work."""
     if nth == 1:
         return 1
     wanted = (PER_THREAD * nth + heads - 1) // heads
@@ -28,7 +28,10 @@ def parts_of(heads, size, nth):
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """Per thread: what chunks need, or tokens one by one."""
+    """Return scratch bytes (shared, local).
+
+    Shared: the unit counters. Local: the larger need of the chunked and the one-token algorithm.
+    """
     size = node.source(2).ne[0]
     chunked = _chunks.local_bytes(size) if size <= MAX_SIZE else 0
     return COUNTER * nth, max(chunked, _tokens.local_bytes(size))
@@ -36,7 +39,7 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
 
 @fn
 def keep_rows(p, head, seq, first, stop):
-    """Without tokens the state stays as it is."""
+    """Copy rows first..stop of the initial state to the result, for a node without tokens."""
     row = 4 * v.ne(p, V, 0)
     old, new = source_at(p, head, seq), snapshot_at(p, 0, head, seq)
     copy_bytes(new + first * row, old + first * row, (stop - first) * row)

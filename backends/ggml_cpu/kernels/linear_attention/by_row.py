@@ -1,7 +1,7 @@
-"""RWKV_WKV7: a matrix per head as state, a row for each value.
+"""RWKV_WKV7: the state is one matrix per head, with one row per value.
 
-Rows are independent: a thread takes LANES of them over all tokens, a few at a time, so that the
-token's vectors are read once for all of those.
+Rows are independent. A thread processes LANES rows for all tokens. It updates four rows together,
+so each load of a token's vectors serves four rows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ggml_py.tensor import Tensor
 
 R, W, K, V, A, B, STATE = 1, 2, 3, 4, 5, 6, 7
 WORD = 4 * LANES  # bytes of a vector
-# The thread-local scratch, for LANES rows: what is removed, values, sums by lanes; and its size.
+# Offsets in local scratch for LANES rows: products with a (at 0), values, partial sums; its size.
 VALUES, SUMS, LOCAL = WORD, 2 * WORD, (2 + LANES) * WORD
 
 
@@ -25,14 +25,14 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
 
 @fn
 def read_vectors(p, at, n):
-    """Up to LANES elements of w, k, b and r."""
+    """Return up to LANES elements of w, k, b and r; at: byte offset."""
     w, k = v.f32_load_n(v.data(p, W) + at, n), v.f32_load_n(v.data(p, K) + at, n)
     return w, k, v.f32_load_n(v.data(p, B) + at, n), v.f32_load_n(v.data(p, R) + at, n)
 
 
 @fn
 def changed(m, vectors, local, r):
-    """Part of row r of the state after a token."""
+    """Return the new state of a vector m of row r."""
     w, k, b, _ = vectors
     m = v.fma(v.f32_bcast(local + VALUES + 4 * r), k, m * w)
     return v.fma(v.f32_bcast(local + 4 * r), b, m)
@@ -41,7 +41,7 @@ def changed(m, vectors, local, r):
 def _rows(count: int) -> tuple[Function, Function]:
     @fn
     def find_removed(a, old, n, sums):
-        """Products of `count` rows with a, by lanes."""
+        """Store the dot products of `count` rows with a, as partial sums per lane."""
         total = v.f32_regs(count)
         whole = n // LANES * LANES
         for j in range(0, whole, LANES):
@@ -58,7 +58,7 @@ def _rows(count: int) -> tuple[Function, Function]:
 
     @fn
     def change(p, at, old, new, n, local, sums):
-        """The new state of `count` rows; its products with r, by lanes."""
+        """Update `count` rows; store partial sums per lane of their dot products with r."""
         total = v.f32_regs(count)
         whole = n // LANES * LANES
         for j in range(0, whole, LANES):
@@ -86,7 +86,7 @@ find_removed_4, change_4 = _rows(4)
 
 @fn
 def sums_of(local):
-    """The sum of each row's lanes."""
+    """Return the horizontal sums of the LANES rows' partial sums."""
     tile = v.f32_regs(LANES)
     for r in range(LANES):
         tile[r] = v.f32_load(local + SUMS + WORD * r)
@@ -95,7 +95,7 @@ def sums_of(local):
 
 @fn
 def run_token(p, at, row, rows, old, new, local):
-    """One token of up to LANES rows from `row` on; the token's vectors are at byte `at`."""
+    """Process one token for up to LANES rows from `row`; at: byte offset of the token's vectors."""
     n, sums = v.ne(p, R, 0), local + SUMS
     a, four = v.data(p, A) + at, rows // 4 * 4
     for r in range(0, four, 4):

@@ -1,4 +1,4 @@
-"""RWKV_WKV6, GATED_LINEAR_ATTN: a matrix per head as state, its value index fast."""
+"""RWKV_WKV6, GATED_LINEAR_ATTN: the state is one matrix per head, with a contiguous value index."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._states import row_at
 
-CHAINS = 4  # sums an output is added up in
+CHAINS = 4  # independent accumulators per output
 
 
 @fn
 def per_sequence(p, k, state):
-    """Tokens of a sequence; k: a source [S, H, T]."""
+    """Return the number of tokens per sequence; k: index of a source [S, H, T]."""
     return v.ne(p, k, 2) // v.ne(p, state, 1)
 
 
 @fn
 def state_after(p, head, seq):
-    """The head's state behind the outputs [S, H, T] of dst."""
+    """Return the address of the head's final state, stored after the outputs [S, H, T] of dst."""
     size, n_head, n_tokens = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2)
     return v.data(p, 0) + 4 * size * (n_head * n_tokens + size * (seq * n_head + head))
 
@@ -30,7 +30,7 @@ def state_before(p, state, head, seq):
 
 @fn
 def snapshot_at(p, target, slot, head, seq):
-    """Where the head's state of `slot` tokens before the last goes."""
+    """Return the address for the head's state `slot` tokens before the last."""
     size, n_head, n_seqs = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, target - 1, 1)
     row = size * size * n_head
     if v.data(p, target) != 0:
@@ -39,16 +39,20 @@ def snapshot_at(p, target, slot, head, seq):
 
 
 def _by_value(op: str, state: int, run_key: Function, n_earlier: int = 0) -> None:
-    """The value index of the state is fast: threads take LANES values of a head each.
+    """Declare the kernel of `op`: a thread processes LANES values of one head at a time.
 
-    n_earlier  where the parameter of this name is; there is a scale before it
-    run_key(p, at, head_at, i, old, new, values, y, rest): row i of the state over a token whose
-    sources are at byte `at`; returns y with its output added. `rest` values are there.
+    Args:
+        op: Name of the op.
+        state: Index of the source with the initial states.
+        run_key: run_key(p, at, head_at, i, old, new, values, y, rest): update row i of the state
+            by one token and return y plus the row's output. `at` is the byte offset of the token's
+            sources, `head_at` the byte offset of the head, `rest` the number of values.
+        n_earlier: Index of the op param `n_earlier`; if it is not 0, op param 0 is the scale.
     """
 
     @fn
     def run_token(p, at, head_at, old, new, values, rest):
-        """Outputs are added up in CHAINS sums: one would wait for itself."""
+        """Return a token's outputs; CHAINS independent sums hide the latency of the FMA."""
         n = v.ne(p, 1, 0)
         y = v.f32_regs(CHAINS)
         whole = n // CHAINS * CHAINS

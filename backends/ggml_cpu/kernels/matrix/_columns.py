@@ -1,4 +1,4 @@
-"""Preparing steps of MUL_MAT and MUL_MAT_ID: src1 packed into shared scratch."""
+"""Preparation kernels of MUL_MAT and MUL_MAT_ID: pack src1 into shared scratch."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ggml_cpu.kernels._units import PER_THREAD
 from ggml_cpu.quants import activations
 from ggml_cpu.target import LANES, TILE
 
-KIND, COLUMNS = 0, 1  # extra: the type of src1, see `float_kind`; columns of each product in tiles
+KIND, COLUMNS = 0, 1  # indices of `extra`: float_kind of src1, columns per product in tiles
 
 
 @fn
 def packed_at(local: int) -> int:
-    """Local scratch: a unit as f32, and here, packed."""
+    """Return the address of a packed unit in local scratch; the unit as f32 precedes it."""
     return local + 4 * UNIT
 
 
@@ -31,13 +31,13 @@ def units_of(k):
 
 @fn
 def units_of_rows(p):
-    """Of all rows of src1."""
+    """Return the number of units in all rows of src1."""
     return units_of(v.ne(p, 2, 0)) * v.ne(p, 2, 1) * v.ne(p, 2, 2) * v.ne(p, 2, 3)
 
 
 @fn
 def as_f32(x, stride, kind, n, buffer):
-    """Address of the n elements at x as dense f32: x itself, or a converted copy in `buffer`."""
+    """Return the address of n elements as dense f32: x itself, or a converted copy in `buffer`."""
     if kind == 0 and stride == 4:
         return x
     for i in range(n):
@@ -47,21 +47,24 @@ def as_f32(x, stride, kind, n, buffer):
 
 @fn
 def source(p, i1, i2, i3, start, n, buffer):
-    """Elements start.. of a row of src1, as f32."""
+    """Return the address of n elements of a row of src1 from `start`, as f32."""
     x = v.data(p, 2) + i1 * v.nb(p, 2, 1) + i2 * v.nb(p, 2, 2) + i3 * v.nb(p, 2, 3)
     return as_f32(x + start * v.nb(p, 2, 0), v.nb(p, 2, 0), v.extra(p, KIND), n, buffer)
 
 
 @fn
 def unit(p, row, i, buffer):
-    """Unit i of a row of all: (its number of elements, these as f32)."""
+    """Return unit i of a row: (number of elements, their address as f32).
+
+    Rows are numbered over all matrices of src1.
+    """
     n, n2 = v.ne(p, 2, 1), v.ne(p, 2, 2)
     count = min(UNIT, v.ne(p, 2, 0) - UNIT * i)
     return count, source(p, row % n, row // n % n2, row // n // n2, UNIT * i, count, buffer)
 
 
 def _rows(activations: Activations) -> Kernel:
-    """Every row of src1 as a column of its own, dense: column (i3 * ne2 + i2) * ne1 + i1."""
+    """Return the kernel that packs each row of src1 to column (i3 * ne2 + i2) * ne1 + i1."""
     pack, column_bytes = activations.pack, activations.column_bytes
     unit_bytes = column_bytes(UNIT)
 
@@ -79,8 +82,10 @@ def _rows(activations: Activations) -> Kernel:
 
 
 def putter(activations: Activations) -> Function:
-    """put(packed, size, tile, width, t, last): blocks into column t of a tile, and into the unused
-    ones after it where it is the last."""
+    """Return put(packed, size, tile, width, t, last).
+
+    It copies blocks to column t of a tile, and also to the unused columns after it if `last`.
+    """
     spread = activations.spread
 
     @fn
@@ -94,7 +99,10 @@ def putter(activations: Activations) -> Function:
 
 @fn
 def side_by_side(packed, n_words, tile):
-    """TILE columns, UNIT_BYTES apart, word by word; some bytes past the last one are read."""
+    """Interleave the words of TILE columns, which are UNIT_BYTES apart, in a tile.
+
+    Up to 4 * LANES bytes past the last column are read.
+    """
     for first in range(0, n_words, LANES):
         for c in range(0, TILE, LANES):
             words = v.i32_regs(LANES)
@@ -107,9 +115,10 @@ def side_by_side(packed, n_words, tile):
 
 
 def _tiles(activations: Activations) -> Kernel:
-    """The rows of src1 as columns in tiles, COLUMNS of each product; `padded` are reserved. Threads
-    take units of full tiles and of all other rows, since the columns of a tile are in the same
-    cache lines.
+    """Return the kernel that packs the rows of src1 in tiles, COLUMNS per product.
+
+    Space for `padded` columns per product is reserved. The columns of a tile share cache lines, so
+    threads split the units of full tiles first, then the units of the remaining rows.
     """
     pack, put, column_bytes = activations.pack, putter(activations), activations.column_bytes
     unit_bytes, in_words = column_bytes(UNIT), activations.together == 1
@@ -117,13 +126,13 @@ def _tiles(activations: Activations) -> Kernel:
 
     @fn
     def in_full_tiles(p, n, nth):
-        """How many columns of each product: none where that is too little work for all threads."""
+        """Return the columns per product to pack as full tiles; 0 if threads would be idle."""
         full, rows = n // TILE * TILE, v.ne(p, 2, 1) * v.ne(p, 2, 2) * v.ne(p, 2, 3)
         return full if in_words and units_of_rows(p) >= PER_THREAD * TILE * nth and rows > 0 else 0
 
     @fn
     def full_tile(p, product, first, i, buffer):
-        """Unit i of TILE columns."""
+        """Pack unit i of TILE columns of a product from `first`."""
         n, packed, size = v.extra(p, COLUMNS), packed_at(buffer), 0
         for t in range(TILE):
             count, x = unit(p, product * n + first + t, i, buffer)
@@ -134,7 +143,7 @@ def _tiles(activations: Activations) -> Kernel:
 
     @fn
     def column(p, product, c, i, buffer):
-        """Unit i of a column."""
+        """Pack unit i of column c of a product."""
         n, packed = v.extra(p, COLUMNS), packed_at(buffer)
         count, x = unit(p, product * n + c, i, buffer)
         pack(x, count, packed)

@@ -1,10 +1,12 @@
-"""Preparing step of MUL_MAT_ID: tokens grouped by expert, their activations packed in tiles.
+"""Preparation kernel of MUL_MAT_ID: group tokens by expert and pack their activations in tiles.
 
-An entry is one used expert of one token, numbered token * n_used + slot: also the column of dst
-that its product goes to. Shared scratch: groups | order | columns.
-groups   GROUP_BYTES each, for experts with entries, in order: i32 EXPERT, first PLACE in `order`,
-         COUNT of entries, first COLUMN; the last has count 0, and the total of columns
-order    i32: entries by group
+An entry is one selected expert of one token. Its number, token * n_used + slot, is also the column
+of dst for its result. Shared scratch: groups | order | columns.
+
+groups: GROUP_BYTES per expert with entries, in the order of experts. Fields (i32): EXPERT, PLACE of
+    the first entry in `order`, COUNT of entries, first COLUMN. A sentinel group follows: its COUNT
+    is 0 and its COLUMN is the total number of columns.
+order: entry numbers (i32), sorted by group.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from ggml_cpu.quants import activations
 from ggml_py.tensor import Tensor
 
 EXPERT, PLACE, COUNT, COLUMN, GROUP_BYTES = 0, 4, 8, 12, 16
-FIRST, OF = 4, 5  # words of the params: see ggml_py.ops.mul_mat_id
+FIRST, OF = 4, 5  # indices of op params `first` and `of`: see ggml_py.ops.mul_mat_id
 
 
 @fn
@@ -30,14 +32,19 @@ def order_at(groups: int, entries: int) -> int:
 
 @fn
 def end_of_lists(groups: int, entries: int) -> int:
-    """Behind groups and order, at a cache line if they began at one; columns in shared scratch."""
+    """Return the end of groups and order, a multiple of 64 bytes after their start.
+
+    In shared scratch, the columns start at this address.
+    """
     return groups + (order_at(0, entries) + 4 * entries + 63) // 64 * 64
 
 
 @fn
 def local_lists(local: int, entries: int, experts: int) -> tuple[int, int, int, int]:
-    """Local scratch: a thread's own groups and order, the place of each entry in its group i32
-    [entries], the group of each expert i32 [experts], the end.
+    """Return the addresses of a thread's lists in local scratch.
+
+    They are: groups followed by order, each entry's place in its group (i32 [entries]), each
+    expert's group (i32 [experts]), and the end.
     """
     groups = local + UNIT_LOCAL
     place_of = end_of_lists(groups, entries)
@@ -46,7 +53,7 @@ def local_lists(local: int, entries: int, experts: int) -> tuple[int, int, int, 
 
 
 def shared_bytes(node: Tensor, activations: Activations) -> int:
-    """Shared scratch of the groups of a MUL_MAT_ID node."""
+    """Return the bytes of shared scratch of a MUL_MAT_ID node: groups, order and columns."""
     experts, ids = node.source(0), node.source(2)
     entries = ids.ne[0] * ids.ne[1]
     columns = entries + (GRAIN - 1) * min(entries, experts.ne[2])
@@ -60,8 +67,11 @@ def local_bytes(node: Tensor) -> int:
 
 @fn
 def expert_of(p, entry):
-    """The expert of an entry, among those that are here; below 0 or above them for one that is not.
-    The first for an id to be noted."""
+    """Return the index of an entry's expert among the local experts (the matrices of src0).
+
+    The index is out of range if src0 does not have the expert. An invalid id is recorded as a
+    fault and replaced by 0.
+    """
     used, n_all = v.ne(p, 3, 0), v.op_i32(p, OF)
     at = v.data(p, 3) + entry % used * v.nb(p, 3, 0) + entry // used * v.nb(p, 3, 1)
     n = n_all if n_all > 0 else v.ne(p, 1, 2)
@@ -75,7 +85,7 @@ def is_here(p, expert):
 
 @fn
 def make_groups(p, groups, group_of, entries):
-    """Count the entries of each expert, list the experts that have any; group_of: i32 [experts]."""
+    """Make a group for each expert with entries; group_of: i32 [experts], group of an expert."""
     experts = v.ne(p, 1, 2)
     for e in range(experts):
         v.st_i32(group_of + 4 * e, 0)
@@ -98,7 +108,7 @@ def make_groups(p, groups, group_of, entries):
 
 @fn
 def fill_groups(p, groups, order, group_of, place_of, entries):
-    """Put the entries in their groups; place_of: i32 [entries], the place of each in its group."""
+    """Assign entries to their groups; place_of: i32 [entries], place of an entry in its group."""
     for i in range(entries):
         e = expert_of(p, i)
         if is_here(p, e):
@@ -121,8 +131,10 @@ def _grouped(activations: Activations) -> Kernel:
 
     @fn
     def send(p, groups, group_of, place_of, entry, columns, i, packed, size):
-        """Unit i of an entry's activations to its place in the tiles of its group, if there is
-        one."""
+        """Copy the packed unit i of an entry to its column in the tiles of its group.
+
+        Entries without a local expert are skipped.
+        """
         e = expert_of(p, entry)
         if not is_here(p, e):
             return
@@ -135,7 +147,10 @@ def _grouped(activations: Activations) -> Kernel:
 
     @kernel(name=f"experts_{activations.name}", reads=(2, 3))
     def experts(p, ith, nth):
-        """Every thread makes the lists, which is cheap; then each packs its part of src1."""
+        """Build the lists in each thread, which is cheap, then pack the thread's part of src1.
+
+        Thread 0 copies the lists to shared scratch.
+        """
         k, n1, used, tokens = v.ne(p, 2, 0), v.ne(p, 2, 1), v.ne(p, 3, 0), v.ne(p, 3, 1)
         entries = used * tokens
         buffer = v.local(p, ith)

@@ -1,8 +1,7 @@
-"""A product that is the gate of a unit, which is applied to a tile's results at once: the gates are
-in memory of a thread alone, and never in that of the result. That is one tensor less of the largest
-there are.
+"""Matmul fused with a GLU: the product is the gate, and the unit is applied to a tile's results.
 
-Which unit it is stands in word UNIT of the op params, by its number in kernels/glu.py; 0: the
+The gates are in a thread's local scratch and never in a tensor, which saves one of the largest
+tensors of the graph. Op param UNIT is the number of the unit in kernels/glu.py:OF_PRODUCTS; 0: the
 product is the result.
 """
 
@@ -15,11 +14,11 @@ from ggml_cpu.kernels._products import SUM_BYTES, column_at, shape_of
 from ggml_cpu.kernels.glu import gate_rows
 from ggml_cpu.target import TILE
 
-UNIT = 15  # of the op params, 32 bits each; products themselves use the first ones
+UNIT = 15  # index of an op param (i32); the matmul ops use the first ones
 
 
 def gate_of(value: int) -> Function:
-    """given(p): (unit, bytes from results to the values beside them), which are tensor `value`."""
+    """Return given(p): (unit, byte offset from dst to the values); value: index of their tensor."""
 
     @fn
     def given(p):
@@ -29,12 +28,15 @@ def gate_of(value: int) -> Function:
 
 
 def local_bytes(weight: Weight, k: int) -> int:
-    """Local scratch of a gated product: sums, and the gates of a tile."""
+    """Return the bytes of local scratch of a gated product: sums, and the gates of a tile."""
     return SUM_BYTES + 4 * weight.rows * TILE * shape_of(weight).group_of(k)
 
 
 def gated_product(weight: Weight, product: Function) -> Function:
-    """`product` of panels, as _products.py:tiles_product makes it, with what `gate_of` gives."""
+    """Return `product` of panels with a GLU; the results of `gate_of` are two more arguments.
+
+    product: see _products.py:tiles_product.
+    """
     rows, column_bytes = weight.rows, weight.activations.column_bytes
 
     @fn
