@@ -1,6 +1,6 @@
 """DSV4_HC_PRE, DSV4_HC_COMB, DSV4_HC_POST: hyper-connections of DeepSeek-V4.
 
-A layer reads from several residual streams and writes to them.
+A layer reads and writes several residual streams.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ def soft_max_row(mixes, base, scale, eps):
 
 @kernel("DSV4_HC_COMB", when=both(types_are("f32", "f32", "f32", "f32"), dense_rows))
 def dsv4_hc_comb_f32(p, ith, nth):
-    """Normalize a token's 4 x 4 mixing matrix (Sinkhorn); a vector has the weights of one source."""
+    """Normalize each token's 4 x 4 mixing matrix with Sinkhorn iterations.
+
+    A vector holds the weights from one stream to the four streams.
+    """
     eps, n_iter = v.op_f32(p, 0), v.op_i32(p, 1)
     scale, base = v.ld_f32(v.data(p, 2) + 8), v.data(p, 3) + 32
     start, stop = v.split(v.ne(p, 1, 1), ith, nth)

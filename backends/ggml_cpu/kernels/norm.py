@@ -1,4 +1,4 @@
-"""Normalisation of rows."""
+"""RMS_NORM, L2_NORM, NORM and GROUP_NORM."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ f32_rows = both(types_are("f32", "f32"), dense_rows)
 
 @fn
 def sum_of_squares(x, n):
-    """Sum of x[i]^2 in float64."""
+    """Return the sum of x[i]^2 in float64."""
     s0 = v.to_f64(v.f32(0.0))
     s1 = s0
     i = 0
@@ -30,13 +30,13 @@ def sum_of_squares(x, n):
 
 @fn
 def rms_factor(x, n, eps):
-    """What a row is multiplied with, so that the mean of its squares is 1."""
+    """Return the factor that normalizes a row: 1 / sqrt(mean(x^2) + eps)."""
     return 1.0 / v.sqrtf(sum_of_squares(x, n) / n + eps)
 
 
 @fn
 def sum_of(x, n):
-    """Sum of a row in float64."""
+    """Return the sum of a row in float64."""
     s0 = v.to_f64(v.f32(0.0))
     s1 = s0
     i = 0
@@ -52,7 +52,7 @@ def sum_of(x, n):
 
 @fn
 def scaled(d, x, factor, n):
-    """d = x * factor."""
+    """Store d = x * factor for n elements."""
     i = 0
     while i + v.LANES <= n:
         v.store(d + 4 * i, v.f32_load(x + 4 * i) * factor)
@@ -82,7 +82,7 @@ def l2_norm_f32(p, ith, nth):
 
 @fn
 def centred(d, x, mean, n):
-    """d = x - mean; returns the sum of squares of that."""
+    """Store d = x - mean; return the sum of squares of d."""
     for i in range(0, n, v.LANES):
         v.store_n(d + 4 * i, v.f32_load_n(x + 4 * i, n - i) - mean, n - i)
     return sum_of_squares(d, n)

@@ -1,4 +1,4 @@
-"""Rows with something before and behind them, and rows that go round."""
+"""PAD (zero and circular padding), PAD_REFLECT_1D and ROLL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pooling."""
+"""POOL_1D and POOL_2D: maximum and average pooling."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
 from ggml_cpu.kernels._common import F16, F32, Element, n_rows, row_at, types_are
 
-LOWEST = -3.4028234663852886e38  # the maximum of nothing
+LOWEST = -3.4028234663852886e38  # maximum of an empty window
 
 
 def _pool(element: Element) -> None:

@@ -1,4 +1,4 @@
-"""Sums and other reductions along rows."""
+"""SUM_ROWS, MEAN, SUM, CUMSUM and ARGMAX."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
 from ggml_cpu.kernels.norm import sum_of
 from ggml_py.tensor import Tensor
 
-ABREAST = 4  # vectors of a row that a sum along another axis takes at a time
-HALVES = 2 * ABREAST  # of them, as float64
+ABREAST = 4  # f32 vectors of a row that `cumsum_several` processes together
+HALVES = 2 * ABREAST  # float64 vectors with their sums
 
 f32_rows = both(types_are("f32", "f32"), dense_rows)
 
 
 @fn
 def first_row(p, line, axis):
-    """The row of dst that begins a line along `axis`, one of 1, 2, 3; lines in order of rows."""
+    """Return the number of the first row of dst on a line along `axis` (1, 2 or 3).
+
+    Lines are numbered in the order of their first rows.
+    """
     inner = 1
     for i in range(1, axis):
         inner *= v.ne(p, 0, i)
@@ -64,7 +67,7 @@ def cumsum_f32(p, ith, nth):
 
 @fn
 def cumsum_one(d, x, step_d, step_x, length, n):
-    """The first n of LANES columns."""
+    """Compute cumulative sums along the axis for up to LANES columns; n: columns left."""
     low = v.to_f64(v.low(v.f32(0.0)))
     high = low
     for i in range(length):
@@ -75,7 +78,10 @@ def cumsum_one(d, x, step_d, step_x, length, n):
 
 @fn
 def cumsum_several(d, x, step_d, step_x, length):
-    """ABREAST * LANES columns: more of a row at a time, which memory likes."""
+    """Compute cumulative sums along the axis for ABREAST * LANES columns.
+
+    Longer contiguous accesses use more of the memory bandwidth.
+    """
     total = v.f64_regs(HALVES)
     for i in range(length):
         for j in range(ABREAST):
@@ -89,7 +95,7 @@ def cumsum_several(d, x, step_d, step_x, length):
 
 @kernel("CUMSUM", when=f32_rows)
 def cumsum_axis_f32(p, ith, nth):
-    """A thread takes vectors of a row's elements through all rows along the axis."""
+    """Compute cumulative sums along axis 1, 2 or 3; threads split the columns in vectors."""
     axis, n = v.op_i32(p, 0), v.ne(p, 0, 0)
     length, blocks = v.ne(p, 0, axis), (n + v.LANES - 1) // v.LANES
     step_d, step_x = v.nb(p, 0, axis), v.nb(p, 1, axis)

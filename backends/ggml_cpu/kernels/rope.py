@@ -1,4 +1,4 @@
-"""Rotary position embedding: a table of angles for the tokens, then the rotation of every row."""
+"""ROPE and ROPE_BACK: compute a table of angles for each token, then rotate every row."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ TWO_PI = 6.283185307179586
 
 @fn
 def n_pairs(p):
-    """Rotated pairs of a row: n_dims / 2, or half the row in the vision mode."""
+    """Return the number of rotated pairs per row: n_dims / 2, or half the row in VISION mode."""
     return v.ne(p, 0, 0) // 2 if v.op_i32(p, 2) == VISION else v.op_i32(p, 1) // 2
 
 
 @fn
 def correction_dim(n_dims, n_ctx_orig, rotations, base):
-    """The dimension that turns `rotations` times within the original context (YaRN)."""
+    """Return the dimension that rotates `rotations` times within the original context (YaRN)."""
     return n_dims * v.logf(n_ctx_orig / (rotations * TWO_PI)) / (2.0 * v.logf(base))
 
 
 @fn
 def axis_of(p, pair):
-    """Which of the four positions turns this pair."""
+    """Return the index of the position (t, h, w, e) that rotates a pair."""
     t, h, w, e = v.op_i32(p, 11), v.op_i32(p, 12), v.op_i32(p, 13), v.op_i32(p, 14)
     sector = pair % (t + h + w + e)
     if v.op_i32(p, 2) == IMROPE:
@@ -54,7 +54,7 @@ def axis_of(p, pair):
 
 @fn
 def power_of(p, pair):
-    """How many times a pair's angle was multiplied by theta_scale; sections restart in VISION."""
+    """Return the exponent of theta_scale for a pair; it restarts per section in VISION mode."""
     if v.op_i32(p, 2) != VISION:
         return pair
     t, h, w, e = v.op_i32(p, 11), v.op_i32(p, 12), v.op_i32(p, 13), v.op_i32(p, 14)
@@ -68,16 +68,21 @@ def power_of(p, pair):
 
 @fn
 def row_bytes(pairs: int) -> int:
-    """A number for each pair, in whole vectors. A thread's frequencies are four such rows; the
-    table, in the shared scratch, has two of them for each token: cosines and sines in turn.
+    """Return the bytes of one f32 per pair, padded to whole vectors.
+
+    A thread's frequencies are four such rows in local scratch. The table in shared scratch has two
+    per token: interleaved cosines and sines.
     """
     return 4 * padded(pairs)
 
 
 @fn
 def make_frequencies(p, rows):
-    """What is the same for all tokens, a row each: the power of theta_scale, the place of the
-    position, the frequency factor, YaRN's share of the angle that is not interpolated."""
+    """Store the values that are equal for all tokens, in one row each.
+
+    They are: the power of theta_scale, the index of the position relative to the token's (i32), the
+    frequency factor, and the weight of the angle without interpolation (YaRN).
+    """
     pairs, n_tokens, n_dims = n_pairs(p), v.ne(p, 1, 2), v.op_i32(p, 1)
     many, size = v.op_i32(p, 2) & MROPE, row_bytes(n_pairs(p))
     base, ext_factor = v.op_f32(p, 5), v.op_f32(p, 7)
@@ -102,7 +107,10 @@ def make_frequencies(p, rows):
 
 @fn
 def make_angles(p, table, rows, token, sign):
-    """(cos, sin) of one token's pairs, turned by `sign`, with YaRN's interpolation."""
+    """Store (cos, sin) of one token's pairs, with YaRN's interpolation.
+
+    sign: 1 for ROPE, -1 for ROPE_BACK.
+    """
     many, size = v.op_i32(p, 2) & MROPE, row_bytes(n_pairs(p))
     freq_scale, ext_factor, magnitude = v.op_f32(p, 6), v.op_f32(p, 7), v.op_f32(p, 8)
     if ext_factor != 0.0:
@@ -126,7 +134,7 @@ def make_angles(p, table, rows, token, sign):
 
 @fn
 def make_table(p, sign, ith, nth):
-    """(cos, sin) of every pair of every token, f32 [2, padded pairs, T] in the shared scratch."""
+    """Store (cos, sin) of all pairs and tokens, f32 [2, padded pairs, T], in shared scratch."""
     start, stop = v.split(v.ne(p, 1, 2), ith, nth)
     if start < stop:
         make_frequencies(p, v.local(p, ith))
@@ -146,7 +154,7 @@ def rope_back_table(p, ith, nth):
 
 
 def table_bytes(node: Tensor, nth: int) -> tuple[int, int]:
-    """The angles of all tokens; a thread's frequencies."""
+    """Return scratch bytes; shared: the angles of all tokens, local: a thread's frequencies."""
     row = row_bytes(-(-node.ne[0] // 2))
     return 2 * row * node.source(0).ne[2], 4 * row
 
@@ -158,14 +166,14 @@ def _rope(element: Element) -> None:
 
     @fn
     def turned_halves(table, a, b):
-        """(a, b) turned by the angles of LANES pairs."""
+        """Return (a, b) rotated by the angles of LANES pairs."""
         t0, t1 = v.f32_load(table), v.f32_load(table + 4 * v.LANES)
         c, s = v.evens(t0, t1), v.odds(t0, t1)
         return a * c - b * s, a * s + b * c
 
     @fn
     def rotate_halves(d, x, table, pairs, distance):
-        """Pairs (i, i + distance)."""
+        """Rotate the pairs (x[i], x[i] `distance` bytes further)."""
         i = 0
         while i + v.LANES <= pairs:
             at = x + i * size
@@ -181,14 +189,14 @@ def _rope(element: Element) -> None:
 
     @fn
     def turned_pairs(table, x, signs):
-        """LANES / 2 pairs side by side, turned by their angles."""
+        """Return the LANES / 2 adjacent pairs of x, rotated by their angles."""
         t = v.f32_load(table)
         c, s = v.repeat_each(v.even(t), 2), v.repeat_each(v.odd(t), 2)
         return x * c + v.swap_pairs(x) * (s * signs)
 
     @fn
     def rotate_pairs(d, x, table, n):
-        """Pairs (2 i, 2 i + 1) among n elements."""
+        """Rotate the pairs (2 i, 2 i + 1) of n elements."""
         signs = v.select((v.iota() & 1) == 0, v.f32(-1.0), v.f32(1.0))
         i = 0
         while i + v.LANES <= n:
@@ -213,7 +221,7 @@ def _rope(element: Element) -> None:
 
     def rope(p, ith, nth):
         r, stop = v.split(n_rows(p, 0), ith, nth)
-        while r < stop:  # the heads of one token
+        while r < stop:  # heads of one token
             d, x, end = row_at(p, 0, r), row_at(p, 1, r), run_stop(p, 0, r, stop)
             token = r // v.ne(p, 0, 1) % v.ne(p, 0, 2)
             table = v.shared(p) + 2 * row_bytes(n_pairs(p)) * token
@@ -232,7 +240,7 @@ def _rope(element: Element) -> None:
 
 
 def dense_result(node: Tensor) -> str:
-    """The rows of both tensors are dense."""
+    """Accept nodes whose src0 has dense rows; those of dst are always dense."""
     x = node.source(0)
     return "" if x.nb[0] == x.type.type_size else f"needs dense rows; got {x}"
 

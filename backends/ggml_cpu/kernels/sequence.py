@@ -1,4 +1,4 @@
-"""Numbers made from a rule."""
+"""ARANGE and TIMESTEP_EMBEDDING."""
 
 from __future__ import annotations
 

@@ -126,7 +126,10 @@ def _tiles(activations: Activations) -> Kernel:
 
     @fn
     def in_full_tiles(p, n, nth):
-        """Return the columns per product to pack as full tiles; 0 if threads would be idle."""
+        """Return the columns per product to pack as full tiles.
+
+        This is 0 if there are too few units for all threads, or if the format groups words.
+        """
         full, rows = n // TILE * TILE, v.ne(p, 2, 1) * v.ne(p, 2, 2) * v.ne(p, 2, 3)
         return full if in_words and units_of_rows(p) >= PER_THREAD * TILE * nth and rows > 0 else 0
 

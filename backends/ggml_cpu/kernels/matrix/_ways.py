@@ -1,4 +1,4 @@
-"""The ways to multiply weights of a type with many columns."""
+"""Variants of the multiplication of a weight type by many columns."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ from ggml_cpu.kernels.matrix import _gates
 from ggml_cpu.target import AMX
 
 _PRODUCTS: dict[tuple[str, str], Function] = {}
-PANELS = "panels"  # the suffix of few columns
-KERNELS: dict[tuple[str, str, str], Kernel] = {}  # by op, type of weight and suffix of the way
-GATING: set[Kernel] = set()  # those of them whose product may be a gate
+PANELS = "panels"  # suffix of the panel variant for few columns
+KERNELS: dict[tuple[str, str, str], Kernel] = {}  # by op, weight type and suffix
+GATING: set[Kernel] = set()  # kernels that can apply a GLU (_gates.py)
 
 
 @dataclass(frozen=True)
 class Way:
-    """weight   as it is multiplied so
-    in_place  whether it lies in rows, or in panels
-    suffix    of the name of its kernels
-    least     columns from which it is best
+    """A variant of the multiplication of a weight type by many columns.
+
+    Attributes:
+        weight: Weight type as this variant multiplies it.
+        in_place: True if the weights are stored in rows, False if in panels.
+        suffix: Suffix of kernel names.
+        least: Minimum number of columns; the variant is slower for fewer.
     """
 
     weight: Weight
@@ -42,7 +45,7 @@ class Way:
 
     @property
     def product(self) -> Function:
-        """See _products.py:tiles_product; of panels, with a gate. The same for all that ask."""
+        """Matmul function, cached: see _products.py:tiles_product; of panels, with a GLU."""
         key = self.weight.type.name, self.suffix
         if key not in _PRODUCTS:
             _PRODUCTS[key] = self._product()
@@ -55,23 +58,22 @@ class Way:
         return product if self.in_place else _gates.gated_product(self.weight, product)
 
     def given(self, value: int) -> Function:
-        """given(p): the further arguments of `product`; tensor `value` is what a gate is applied
-        to."""
+        """Return given(p), the extra arguments of `product`; value: index of the GLU's values."""
         return no_params if self.in_place else _gates.gate_of(value)
 
     @property
     def matrix(self) -> Function:
-        """See _products.py:matrix_at."""
+        """Function that returns the address of a matrix: see _products.py:matrix_at."""
         return matrix_at(self.weight, self.in_place)
 
     @property
     def panels_of(self) -> Function:
-        """panels_of(m): of a matrix of m rows."""
+        """panels_of(m): number of panels in a matrix of m rows."""
         return shape_of(self.weight).panels_of
 
     @property
     def group_of(self) -> Function:
-        """group_of(k): panels of a product at most."""
+        """group_of(k): maximum number of panels per call of `product`."""
         if not self.weight.registers:
             return shape_of(self.weight).group_of
 
@@ -82,7 +84,7 @@ class Way:
         return group_of
 
     def local_bytes(self, k: int) -> int:
-        """Local scratch of a product."""
+        """Return the bytes of local scratch of `product`."""
         if self.weight.registers:
             return _register_products.local_bytes(self.weight)
         if self.in_place:
@@ -91,18 +93,20 @@ class Way:
 
     @property
     def behind(self) -> int:
-        """Bytes of shared scratch behind the columns."""
+        """Bytes of shared scratch to reserve after the columns."""
         return amx.BEHIND if self.weight.registers else 0
 
     def why_not(self, n: int) -> str:
-        """Why not n columns; "" if it may be."""
+        """Return the reason why this variant rejects n columns, or ""."""
         return "" if n >= self.least else f"needs {self.least} columns or more; got {n}"
 
 
 def ways(weight: Weight) -> Iterator[Way]:
-    """Ways to multiply; of several that take a node, the last is best. The way of few columns in
-    panels comes first."""
-    if weight.repacked:  # whole panels are there: none is made of a part of a row
+    """Yield the variants of a weight type; the last that accepts a node is the fastest.
+
+    The panel variant for few columns is the first.
+    """
+    if weight.repacked:  # panels need no unpacking, so k is not divided
         yield Way(replace(weight, k_block=BLOCKS), False, PANELS)
     yield Way(weight, True, "tiles")
     if AMX and weight.values is not None:
@@ -112,7 +116,7 @@ def ways(weight: Weight) -> Iterator[Way]:
 
 
 def declare(op: str, weight: Weight, make: Callable[[Way], Kernel]) -> None:
-    """Make the kernels of all ways."""
+    """Create the kernels of all variants and add them to KERNELS."""
     for way in ways(weight):
         KERNELS[op, weight.type.name, way.suffix] = kernel = make(way)
         if not way.in_place:

@@ -1,4 +1,4 @@
-"""MUL_MAT with a Hadamard matrix: the fast Walsh-Hadamard transform of each row of b."""
+"""MUL_MAT with a Hadamard matrix: fast Walsh-Hadamard transform of each row of src1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_hadamard(node: Tensor) -> str:
 
 @fn
 def butterflies(row, n):
-    """Sums and differences of elements `half` apart, for half = 1, 2, 4..."""
+    """Transform a row in place: butterflies of elements `half` apart, for half = 1, 2, 4..."""
     half = 1
     while half < n:
         for first in range(0, n, 2 * half):

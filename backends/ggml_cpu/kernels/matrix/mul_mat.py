@@ -1,14 +1,16 @@
-"""MUL_MAT: for each weight type, up to six ways to multiply.
+"""MUL_MAT: up to six variants per weight type.
 
-rows     in place, few columns: every row times every column
-tiles    in place, many columns: rows become panels first, then as below
-panel    repacked, one column
-panels   repacked, several columns, in tiles
-pairs    in place or repacked, many columns: rows become panels of bf16 (amx_pairs.py)
+rows:   in place, few columns: every row times every column
+tiles:  in place, many columns: rows are unpacked to panels, then multiplied like `panels`
+panel:  repacked, one column
+panels: repacked, several columns, in tiles
+pairs, panel_pairs: in place or repacked, many columns: weights are converted to panels of bf16
+        (amx_pairs.py)
 
-Let src0 be [k, m, A2, A3] and src1 [k, n, B2, B3]. A matrix of src0 serves B2 / A2 matrices of src1
-next to each other. Where A2 is 1 they count as one of n * B2 columns, and so they do in rows, and
-with one column each. Threads take contiguous parts of all rows of all matrices.
+Let src0 be [k, m, A2, A3] and src1 [k, n, B2, B3]. A matrix of src0 multiplies B2 / A2 consecutive
+matrices of src1. If A2 is 1, these matrices count as one matrix of n * B2 columns. The variants
+`rows` and `panel` merge them for every A2. Threads take contiguous parts of the rows of all
+matrices.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from ggml_cpu.kernels.matrix._ways import Way, declare
 from ggml_cpu.quants import weights
 from ggml_py.tensor import Tensor
 
-VALUE = 3  # tensor: what a gate is applied to
-PARTS = 4  # pieces of work per thread below which columns are divided as well
+VALUE = 3  # index of the tensor with the values of a GLU
+PARTS = 4  # units of work per thread below which columns are also divided
 
 
 def refusal(weight: Weight, layout: str, node: Tensor) -> str:
-    """Why a product cannot use this weight type in this layout; "" if it can."""
+    """Return the reason why a node cannot use this weight type in this layout, or ""."""
     a, b = node.source(0), node.source(1)
     if a.type is not weight.type or a.layout != layout:
         where = f" in layout {layout}" if layout else ""
@@ -45,7 +47,7 @@ def refusal(weight: Weight, layout: str, node: Tensor) -> str:
 
 
 def rows_product(weight: Weight) -> Function:
-    """`weight.dots`, or what stands in for it."""
+    """Return `weight.dots` extended to one column; without `dots`, `weight.dot` for one column."""
     dot, dots = weight.dot, weight.dots
 
     @fn
@@ -69,7 +71,7 @@ def copy_rows(sums, rows, out):
 
 
 def columns_each(node: Tensor) -> int:
-    """Columns of a product."""
+    """Return the number of columns per product."""
     a, b = node.source(0), node.source(1)
     return b.ne[1] * b.ne[2] if a.ne[2] == 1 else b.ne[1]
 
@@ -80,7 +82,7 @@ def source_kind(node: Tensor) -> tuple[int, int]:
 
 @fn
 def column_parts(n, units, nth, tile):
-    """Into how many parts to divide n columns, when `units` are all the rows there are."""
+    """Return the number of parts of n columns; units: work units if columns are not divided."""
     if nth == 1 or units >= PARTS * nth:
         return 1
     return min((n + tile - 1) // tile, (PARTS * nth + units - 1) // units)
@@ -88,14 +90,14 @@ def column_parts(n, units, nth, tile):
 
 @fn
 def columns_of(part, parts, n, tile):
-    """(first column, number) of a part; parts start at full tiles."""
+    """Return (first column, number of columns) of a part; parts start at full tiles."""
     size = ((n + tile - 1) // tile + parts - 1) // parts * tile
     first = min(n, part * size)
     return first, min(size, n - first)
 
 
 def _rows(weight: Weight, dense: bool = False) -> None:
-    """Weights in place times a few columns; `dense`: src1 is f32 and used as it is."""
+    """Declare `rows`: in place, few columns; dense: src1 is contiguous f32 and is not packed."""
     name, at_once, columns_at_once = weight.type.name, weight.dot_rows, weight.dot_columns
     multiply, limit = rows_product(weight), weight.few
     activations, matrix = weight.dot_activations, matrix_at(weight, in_place=True)
@@ -149,7 +151,7 @@ def _rows(weight: Weight, dense: bool = False) -> None:
 
 
 def _panel(weight: Weight) -> None:
-    """Repacked weights times one column, or one of each of several matrices."""
+    """Declare `panel`: repacked weights times one column per matrix of src1."""
     prepared = ROWS[weight.activations]
     rows, panel, shape = weight.rows, weight.panel, shape_of(weight)
     steps_of, panels_of = shape.steps_of, shape.panels_of
@@ -199,7 +201,7 @@ def _panel(weight: Weight) -> None:
 
 
 def _multiply_tiles(way: Way) -> Callable[..., None]:
-    """A thread's part of all products."""
+    """Return the kernel function that computes a thread's part of all products."""
     product, given = way.product, way.given(VALUE)
     matrix, panels_of, group_of = way.matrix, way.panels_of, way.group_of
     column_bytes, tile = way.weight.activations.column_bytes, way.weight.activations.tile
@@ -242,7 +244,7 @@ def _multiply_tiles(way: Way) -> Callable[..., None]:
 
 
 def _tiles(way: Way) -> Kernel:
-    """Weights in either layout times columns in tiles."""
+    """Return the kernel of a variant: weights in either layout times columns in tiles."""
     weight = way.weight
     column_bytes = weight.activations.column_bytes
 

@@ -1,9 +1,10 @@
-"""MUL_MAT_ID: every token times the matrices of the experts chosen for it.
+"""MUL_MAT_ID: multiply each token by the matrices of its selected experts.
 
 src0 [k, m, experts], src1 [k, 1 or n_used, tokens], src2 ids i32 [n_used, tokens].
-One token (or a few, in place): each chosen expert's rows times its column. More: tokens are
-grouped by expert (_experts.py), then each expert is multiplied as in mul_mat.py. Threads take
-contiguous parts of equal work.
+
+For one token (in place: up to FEW tokens), each selected expert's rows are multiplied by one
+column. For more tokens, tokens are grouped by expert (_experts.py), then each expert is multiplied
+like a matrix in mul_mat.py. Threads take contiguous parts of equal work.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ from ggml_cpu.kernels.matrix.mul_mat import refusal, source_kind
 from ggml_cpu.quants import weights
 from ggml_py.tensor import Tensor
 
-VALUE = 4  # tensor: what a gate is applied to
+VALUE = 4  # index of the tensor with the values of a GLU
 
 
 def _few_tokens(weight: Weight, in_place: bool) -> None:
-    """Rows of the chosen experts times one column each."""
+    """Declare the kernel for few tokens: rows of the selected experts times one column each."""
     layout, suffix, limit = ("", "rows", FEW) if in_place else (LAYOUT, "panel", 1)
     at_once = weight.dot_rows if in_place else weight.rows
     panel, shape = weight.panel, shape_of(weight)
@@ -99,14 +100,14 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
 
 @fn
 def zero_rows(out, n):
-    """Results of an expert that is not here."""
+    """Set n results to 0, for an expert that is not in src0."""
     for i in range(0, n, v.LANES):
         v.store_n(out + 4 * i, v.f32(0.0), n - i)
 
 
 @fn
 def total_columns(groups):
-    """Columns of all groups: what the last, empty one says."""
+    """Return the number of columns of all groups, stored in the sentinel group."""
     while v.ld_i32(groups + COUNT) > 0:
         groups += GROUP_BYTES
     return v.ld_i32(groups + COLUMN)
@@ -114,7 +115,7 @@ def total_columns(groups):
 
 @fn
 def first_panel(unit, start, width, panels):
-    """The first panel of a group whose work begins at `unit` or later.
+    """Return the first panel of a group at or after work unit `unit`.
 
     Work is counted in panels times columns; the group has `width` columns and begins at `start`.
     """
@@ -122,13 +123,13 @@ def first_panel(unit, start, width, panels):
 
 
 def columns_each(node: Tensor) -> int:
-    """Columns of an expert, were each chosen as often."""
+    """Return the number of columns per expert if all are selected equally often."""
     ids = node.source(2)
     return ids.ne[0] * ids.ne[1] // max(1, node.source(0).ne[2])
 
 
 def _multiply_groups(way: Way) -> Callable[..., None]:
-    """A thread's part of all products."""
+    """Return the kernel function that computes a thread's part of all products."""
     product, given = way.product, way.given(VALUE)
     matrix, panels_of, group_of = way.matrix, way.panels_of, way.group_of
     column_bytes = way.weight.activations.column_bytes
@@ -173,7 +174,7 @@ def _multiply_groups(way: Way) -> Callable[..., None]:
 
 
 def _grouped(way: Way) -> Kernel:
-    """Experts times the columns of the tokens that chose them."""
+    """Return the kernel of a variant: experts times the columns of their tokens."""
     weight = way.weight
 
     def check(node: Tensor) -> str:

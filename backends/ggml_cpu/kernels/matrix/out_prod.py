@@ -1,4 +1,4 @@
-"""OUT_PROD: products of columns, summed."""
+"""OUT_PROD: sum over k of the outer products of row k of src0 and row k of src1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ggml_py.tensor import Tensor
 
 
 def source_row(node: Tensor, nth: int) -> tuple[int, int]:
-    """Local scratch: a row of src0 as f32."""
+    """Return scratch bytes (shared, local); local: a row of src0 as f32."""
     return 0, 4 * node.ne[0]
 
 
@@ -34,7 +34,7 @@ def _out_prod(type_name: str, dequantize: Function) -> None:
 
     @kernel("OUT_PROD", when=check, scratch=source_row, name=f"out_prod_{type_name}")
     def out_prod(p, ith, nth):
-        """Each thread has some rows of every matrix; rows of src0 are added to them in turn."""
+        """Compute a thread's rows of every matrix; rows of src0 are added one after another."""
         n, m, b2 = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2)
         repeat2, repeat3 = b2 // v.ne(p, 1, 2), v.ne(p, 0, 3) // v.ne(p, 1, 3)
         x, (start, stop) = v.local(p, ith), v.split(m, ith, nth)

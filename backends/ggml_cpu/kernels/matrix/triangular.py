@@ -1,4 +1,4 @@
-"""SOLVE_TRI and DIAG: triangular systems and diagonal matrices."""
+"""SOLVE_TRI and DIAG: solve triangular systems, make diagonal matrices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ggml_cpu.kernels._moves import fill_words
 
 @kernel("SOLVE_TRI", when=both(types_are("f32", "f32", "f32"), dense_rows))
 def solve_tri_f32(p, ith, nth):
-    """Forward substitution, a vector of right-hand sides at a time."""
+    """Solve by forward substitution, LANES right-hand sides at a time."""
     k, n, n2 = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2)
     groups = (k + v.LANES - 1) // v.LANES
     start, stop = v.split(groups * n2 * v.ne(p, 0, 3), ith, nth)

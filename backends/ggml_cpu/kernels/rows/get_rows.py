@@ -1,4 +1,4 @@
-"""GET_ROWS: of floats, and of quantized weights in place and repacked."""
+"""GET_ROWS of floats, of i32, and of quantized weights in place or repacked."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ggml_py.tensor import Tensor
 
 @fn
 def source_row(p, r):
-    """Address of the row of src0 that row r of dst is taken from; 0 where there is none."""
+    """Return the address of the row of src0 for row r of dst, or 0 if its index is invalid."""
     n1, n2 = v.ne(p, 0, 1), v.ne(p, 0, 2)
     i1, i2, i3 = r % n1, r // n1 % n2, r // (n1 * n2)
     slot = v.data(p, 2) + i1 * v.nb(p, 2, 0) + i2 * v.nb(p, 2, 1) + i3 * v.nb(p, 2, 2)
@@ -97,7 +97,7 @@ def _in_place(weight: Format) -> None:
 
 
 def _repacked(weight: Weight) -> None:
-    """A row is gathered from its panel first."""
+    """Declare GET_ROWS of repacked weights: gather a row from its panel, then dequantize it."""
     dequantize, gather, rows = weight.dequantize, weight.row, weight.rows
     panel_of, steps_of = weight.panel, shape_of(weight).steps_of
     matrix = matrix_at(weight, in_place=False)

@@ -1,4 +1,4 @@
-"""SET_ROWS: of floats, to floats and to block types."""
+"""SET_ROWS of f32 and f16 rows, to float types and to block types."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def index_size(node: Tensor) -> tuple[int, ...]:
 
 
 def kind_and_size(node: Tensor) -> tuple[int, ...]:
-    """The kind of the source, and the bytes of an index."""
+    """Return the `float_kind` of src0, and the bytes of an index."""
     return float_kind(node.source(0)), *index_size(node)
 
 
 @fn
 def target_row(p, r, size_of_index):
-    """Address of the row of dst that row r of src0 goes to; 0 where there is none."""
+    """Return the address of the row of dst for row r of src0, or 0 if its index is invalid."""
     n1, n2 = v.ne(p, 1, 1), v.ne(p, 1, 2)
     i1, i2, i3 = r % n1, r // n1 % n2, r // (n1 * n2)
     j2, j3 = i2 % v.ne(p, 2, 1), i3 % v.ne(p, 2, 2)
@@ -73,7 +73,7 @@ for _source in (F32, F16):
 
 
 def _set_rows_of_blocks(format: Format) -> None:
-    """Rows of f16 become f32 block by block first."""
+    """Declare SET_ROWS to a block type; f16 rows are first converted to f32, block by block."""
     quantize, size, name = format.quantize, format.type.block_size, format.type.name
     nbytes = format.type.type_size
 

@@ -1,4 +1,4 @@
-"""ARGSORT: a merge sort of a row's indices."""
+"""ARGSORT: merge sort of each row's indices."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
 from ggml_cpu.kernels._moves import copy_bytes
 from ggml_py.tensor import Tensor
 
-RUN = 16  # rows of a merge sort's first, insertion-sorted runs
+RUN = 16  # elements per run, insertion-sorted before the merges
 
 
 @fn
 def before(x, i, j, descending):
-    """Whether element i of the row goes before element j; equal ones keep their order."""
+    """Return True if element i of row x sorts before element j; equal elements keep their order."""
     a, b = v.ld_f32(x + 4 * i), v.ld_f32(x + 4 * j)
     if descending:
         return a > b or (a == b and i < j)
@@ -47,7 +47,7 @@ def merge(x, a, b, start, middle, stop, descending):
 
 @fn
 def sort_indices(x, idx, spare, n, descending):
-    """Indices 0..n-1 of the row x in sorted order; returns where they ended up, idx or spare."""
+    """Sort the indices 0..n-1 of row x; return the buffer with the result, idx or spare."""
     for start in range(0, n, RUN):
         insertion_sort(x, idx, start, min(n, start + RUN), descending)
     width = RUN
@@ -62,7 +62,7 @@ def sort_indices(x, idx, spare, n, descending):
 
 @fn
 def indices_bytes(n: int) -> int:
-    """The indices of a row; each thread has two."""
+    """Return the bytes of a row's indices; each thread has two such buffers."""
     return 4 * n
 
 

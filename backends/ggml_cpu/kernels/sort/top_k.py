@@ -1,7 +1,8 @@
-"""The k largest of each row, found without sorting it.
+"""TOP_K: select the k largest elements of each row without sorting it.
 
-The first `room` elements of a row are candidates. Of these the k largest are kept, and the row's
-other elements are compared with the least of them; when candidates fill the room, k are kept again.
+The first elements of a row fill a buffer of candidates, which is then reduced to the k largest.
+Each later element that exceeds the smallest of these becomes a candidate. When the buffer is full,
+it is reduced again.
 """
 
 from __future__ import annotations
@@ -13,19 +14,22 @@ from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
-SMALLEST = -(1 << 31)  # below the keys of all numbers
-ROOM = 512  # candidates held at least
+SMALLEST = -(1 << 31)  # key of NaN, below the keys of all numbers
+ROOM = 512  # minimum capacity for candidates
 
 
 @fn
 def room_for(k: int) -> int:
-    """Candidates held at a time, in whole vectors: twice k, so that keeping k makes room for k."""
+    """Return the capacity for candidates, in whole vectors.
+
+    It is at least 2 k: after a reduction to k candidates, k more fit.
+    """
     return max(ROOM, (2 * k + LANES - 1) // LANES * LANES)
 
 
 @fn
 def keys_bytes(k: int) -> int:
-    """Keys of candidates, a vector more than there is room for; as many indices follow."""
+    """Return the bytes of the candidates' keys, with a spare vector; their indices need the same."""
     return 4 * (room_for(k) + LANES)
 
 
@@ -35,14 +39,14 @@ def candidates(node: Tensor, nth: int) -> tuple[int, int]:
 
 @fn
 def keys_of(x):
-    """Integers in the order of the floats; -0 is 0, NaN comes before all."""
+    """Return i32 keys that sort like the floats; -0 equals 0, and NaN is below all numbers."""
     bits = v.as_i32(x + 0.0)
     return v.select(x == x, bits ^ (v.asr(bits, 31) & 0x7FFFFFFF), SMALLEST)
 
 
 @fn
 def count_from(keys, n, bound):
-    """How many of n keys reach the bound."""
+    """Return the number of keys >= bound among n keys."""
     count = v.i32(0)
     for i in range(0, n, v.LANES):
         count = v.select(v.i32_load(keys + 4 * i) >= bound, count + 1, count)
@@ -51,7 +55,10 @@ def count_from(keys, n, bound):
 
 @fn
 def bound_of(keys, n, k, low):
-    """A bound that exactly k of n keys reach, else the k-th largest key; k reach `low`."""
+    """Return a bound that exactly k of n keys reach, or the k-th largest key.
+
+    low: a bound that at least k keys reach.
+    """
     top = v.i32(SMALLEST)
     for i in range(0, n, v.LANES):
         top = v.vmax(top, v.i32_load(keys + 4 * i))
@@ -59,7 +66,7 @@ def bound_of(keys, n, k, low):
     if k == 1:
         low = high - 1
     elif k <= v.LANES:
-        low = max(low, v.vminval(top))  # every lane has a key that reaches it
+        low = max(low, v.vminval(top))  # every lane has a key >= this
     while high - low > 1:
         middle = (low + high) >> 1
         reached = count_from(keys, n, middle)
@@ -71,7 +78,10 @@ def bound_of(keys, n, k, low):
 
 @fn
 def keep_largest(keys, indices, n, k, low):
-    """Move the k largest of n keys to the front, the first of equal ones; returns their bound."""
+    """Move the k largest of n keys and their indices to the front; return their bound.
+
+    The first of equal keys are kept. low: see `bound_of`.
+    """
     v.store(keys + 4 * n, v.i32(SMALLEST))
     bound = bound_of(keys, n, k, low)
     at, equal = 0, k - count_from(keys, n, bound + 1)
@@ -90,9 +100,9 @@ def keep_largest(keys, indices, n, k, low):
 
 @fn
 def top_of_row(x, n, k, keys, indices):
-    """Put the indices of the k largest of n floats at `indices`."""
+    """Store the indices of the k largest of n floats at `indices`."""
     room = room_for(k)
-    held = min(n, room - (room - n) % v.LANES)  # whole vectors remain
+    held = min(n, room - (room - n) % v.LANES)  # the rest of the row is whole vectors
     for i in range(0, held, v.LANES):
         v.store(keys + 4 * i, keys_of(v.f32_load_n(x + 4 * i, held - i)))
         v.store(indices + 4 * i, v.iota() + i)
