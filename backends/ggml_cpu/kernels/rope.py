@@ -173,7 +173,7 @@ def _rope(element: Element) -> None:
 
     @fn
     def rotate_halves(d, x, table, pairs, distance):
-        """Rotate the pairs (x[i], x[i] `distance` bytes further)."""
+        """Rotate pairs of elements `distance` bytes apart."""
         i = 0
         while i + v.LANES <= pairs:
             at = x + i * size
@@ -240,7 +240,7 @@ def _rope(element: Element) -> None:
 
 
 def dense_result(node: Tensor) -> str:
-    """Accept nodes whose src0 has dense rows; those of dst are always dense."""
+    """Require dense rows of src0; dst then also has dense rows."""
     x = node.source(0)
     return "" if x.nb[0] == x.type.type_size else f"needs dense rows; got {x}"
 

@@ -1,4 +1,4 @@
-"""ARANGE and TIMESTEP_EMBEDDING."""
+"""ARANGE and TIMESTEP_EMBEDDING: arithmetic sequences and sinusoidal embeddings."""
 
 from __future__ import annotations
 

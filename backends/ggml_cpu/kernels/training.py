@@ -1,4 +1,4 @@
-"""What training needs: the loss, labels counted, the steps of optimizers."""
+"""Training ops: cross-entropy loss, optimizer steps (AdamW, SGD) and COUNT_EQUAL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MINUS_INFINITY = float("-inf")
 
 @fn
 def copied_top(d, x, n):
-    """Copy a row; returns its maximum."""
+    """Copy a row; return its maximum."""
     top = v.f32(MINUS_INFINITY)
     for i in range(0, n, v.LANES):
         y = v.f32_load_n(x + 4 * i, n - i)
@@ -33,14 +33,14 @@ def copied_top(d, x, n):
 
 
 def losses_scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """Shared: the loss of each row. Per thread: a row."""
+    """Return scratch bytes; shared: one f64 loss per row, local: a row."""
     a = node.source(0)
     return 8 * a.n_rows, 4 * a.ne[0]
 
 
 @kernel()
 def row_losses(p, ith, nth):
-    """sum(labels * (log(sum(exp(x - top))) - (x - top))) of each row, float64."""
+    """Store sum(labels * (log(sum(exp(x - top))) - (x - top))) of each row, in float64."""
     n, spare = v.ne(p, 1, 0), v.local(p, ith)
     start, stop = v.split(n_rows(p, 1), ith, nth)
     for r in range(start, stop):
@@ -84,7 +84,7 @@ def cross_entropy_loss_back_f32(p, ith, nth):
 
 @fn
 def adamw_params(p):
-    """rate, beta1, beta2, eps, what is kept of a weight, scales of the moments"""
+    """Return rate, beta1, beta2, eps, the weight decay factor, and the scales of both moments."""
     at = v.data(p, 5)
     rate, keep = v.ld_f32(at), v.float32(1.0) - v.ld_f32(at) * v.ld_f32(at + 16)
     beta1, beta2, eps = v.ld_f32(at + 4), v.ld_f32(at + 8), v.ld_f32(at + 12)
@@ -138,7 +138,7 @@ def count_from_zero(p, ith, nth):
 
 @fn
 def equal_words(a, b, n):
-    """How many of n i32, dense on both sides, are equal."""
+    """Return the number of equal elements in two contiguous i32 arrays."""
     count, i = v.i32(0), 0
     while i + v.LANES <= n:
         count = v.select(v.i32_load(a + 4 * i) == v.i32_load(b + 4 * i), count + 1, count)

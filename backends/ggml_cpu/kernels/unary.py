@@ -1,4 +1,4 @@
-"""Functions of single elements."""
+"""Unary ops: functions of single elements."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def exp(x):
 
 @fn
 def expm1(x):
-    """e**x - 1, without cancellation near 0: there tanh(x/2) * (e**x + 1)."""
+    """Return e**x - 1; for |x| < 0.5 as tanh(x/2) * (e**x + 1), which avoids cancellation."""
     e = v.vexp(x)
     return v.select(v.vabs(x) < 0.5, v.vtanh(x * 0.5) * (e + 1.0), e - 1.0)
 
@@ -133,7 +133,7 @@ def log(x):
 
 @fn
 def sin(x):
-    """Sine, lane by lane through libm."""
+    """Return the sine, one lane at a time with libm."""
     y = x
     for i in range(v.LANES):
         y = v.set_lane(y, i, v.sinf(v.lane(x, i)))
@@ -142,7 +142,7 @@ def sin(x):
 
 @fn
 def cos(x):
-    """Cosine, lane by lane through libm."""
+    """Return the cosine, one lane at a time with libm."""
     y = x
     for i in range(v.LANES):
         y = v.set_lane(y, i, v.cosf(v.lane(x, i)))
@@ -172,7 +172,7 @@ def xielu_params(p):
 
 
 def _unary(op: str, apply: Function, element: Element, params: Function = no_params) -> None:
-    """dst = apply(src0) for one float type."""
+    """Declare dst = apply(src0) for one float type."""
     name, types = f"{op.lower()}_{element.name}", types_are(element.name, element.name)
 
     declare = kernel(op, when=both(types, dense_rows), name=name, made=True)

@@ -1,4 +1,4 @@
-"""Resizing: a few weighted pixels of the source for each pixel of the result."""
+"""UPSCALE: each pixel of dst is a weighted sum of a few pixels of src0 (taps)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CUBIC = -0.75
 
 
 def n_taps(node: Tensor) -> int:
-    """Source pixels that one pixel of the result may need along a dimension."""
+    """Return the maximum number of source pixels per pixel of dst along a dimension."""
     mode = node.param("mode")
     if mode & ANTIALIAS:
         shrink = max(a / b for a, b in zip(node.source(0).ne[:2], node.ne[:2], strict=True))
@@ -23,32 +23,37 @@ def n_taps(node: Tensor) -> int:
 
 @fn
 def taps_bytes(count: int, n: int) -> int:
-    """The first source pixel and n weights of `count` columns or rows."""
+    """Return the bytes of the taps of `count` columns or rows: first source pixel and n weights."""
     return count * 4 * (1 + n)
 
 
 def upscale_scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """Shared: taps of columns (first pixels side by side, then first weights, ...) and of rows (one
-    after the other). Local: a row of the source.
+    """Return scratch bytes (shared, local).
+
+    Shared: the taps of all columns, then of all rows. Columns are stored as arrays (all first
+    pixels, all first weights, ...), rows one after another. Local: a row of the source.
     """
     return taps_bytes(node.ne[0] + node.ne[1], n_taps(node)), 4 * node.source(0).ne[0]
 
 
 @fn
 def near(x):
-    """Weight of a pixel at most 1 away (Keys)."""
+    """Return the bicubic weight of a pixel at distance x <= 1 (Keys)."""
     return v.float32(((CUBIC + 2.0) * x - (CUBIC + 3.0)) * x * x + 1.0)
 
 
 @fn
 def far(x):
-    """Weight of a pixel 1 to 2 away."""
+    """Return the bicubic weight of a pixel at distance 1 <= x <= 2."""
     return v.float32(((CUBIC * x - 5.0 * CUBIC) * x + 8.0 * CUBIC) * x - 4.0 * CUBIC)
 
 
 @fn
 def triangle_taps(to, step, n, x, size, shrink):
-    """Antialiased: pixels within `shrink` of x, the nearer the heavier, weights adding up to 1."""
+    """Store the taps of an antialiasing triangle filter.
+
+    It covers pixels within `shrink` of x; the weights are normalized to sum 1.
+    """
     half = v.float32(0.5)
     first = max(0, int(x + half - shrink + half))
     last = min(size, int(x + half + shrink + half))
@@ -67,7 +72,7 @@ def triangle_taps(to, step, n, x, size, shrink):
 
 @fn
 def find_taps(to, step, n, mode, i, n_out, n_in):
-    """The source pixels of pixel i along one dimension, in words `step` bytes apart."""
+    """Store the taps of pixel i of dst along one dimension, in words `step` bytes apart."""
     half = v.float32(0.5)
     scale = v.float32(n_out) / v.float32(n_in)
     if mode & ALIGN_CORNERS:
@@ -114,7 +119,7 @@ def plane_of(i, n_out, n_in):
 
 @fn
 def blend_rows(p, plane, taps, n, to):
-    """to = the weighted sum of the source rows of one row of the result."""
+    """Store at `to` the weighted sum of the source rows for one row of dst."""
     width, height, b0 = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 0)
     for i in range(0, width, v.LANES):
         v.store_n(to + 4 * i, v.f32(0.0), width - i)
@@ -133,7 +138,7 @@ def blend_rows(p, plane, taps, n, to):
 
 @fn
 def blend_columns(d, x, last, taps, n, n0):
-    """d = the weighted sums of the pixels of a row x, of which `last` is the last."""
+    """Store at d the weighted sums of pixels of row x; last: index of its last pixel."""
     for i in range(0, n0, v.LANES):
         first, total = v.i32_load_n(taps + 4 * i, n0 - i), v.f32(0.0)
         for t in range(n):
@@ -150,7 +155,10 @@ def blend_columns(d, x, last, taps, n, n0):
     extra=lambda node: (n_taps(node),),
 )
 def upscale_f32(p, ith, nth):
-    """For each row, rows are blended first, then columns of that."""
+    """Blend the source rows of each row of dst, then the columns of the result.
+
+    With one tap, a row of dst is copied if the previous one has the same source row.
+    """
     n0, n1, n2, n3 = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2), v.ne(p, 0, 3)
     n, last, before, above = v.extra(p, 0), v.ne(p, 1, 0) - 1, 0, 0
     start, stop = v.split(n_rows(p, 0), ith, nth)

@@ -1,4 +1,4 @@
-"""Windowed attention of Segment Anything."""
+"""WIN_PART, WIN_UNPART, GET_REL_POS, ADD_REL_POS: windowed attention of Segment Anything."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def win_unpart_f32(p, ith, nth):
 
 @kernel("GET_REL_POS", when=both(types_are("f16", "f16"), dense_rows))
 def get_rel_pos_f16(p, ith, nth):
-    """Row k of plane q is source row q - k + n - 1."""
+    """Copy source row q - k + n - 1 to row k of plane q."""
     n, size = v.ne(p, 0, 1), 2 * v.ne(p, 0, 0)
     start, stop = v.split(v.ne(p, 0, 2), ith, nth)
     for q in range(start, stop):
@@ -48,7 +48,10 @@ def get_rel_pos_f16(p, ith, nth):
 
 @kernel("ADD_REL_POS", when=types_are("f32", "f32", "f32", "f32"))
 def add_rel_pos_f32(p, ith, nth):
-    """All tensors are contiguous (the builder's rule): a query's keys are n rows of n."""
+    """Add pw and ph to the attention scores; the keys of a query form n rows of n.
+
+    The op's builder requires contiguous tensors.
+    """
     n = v.ne(p, 2, 0)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for q in range(start, stop):

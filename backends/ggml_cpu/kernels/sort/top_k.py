@@ -1,7 +1,7 @@
 """TOP_K: select the k largest elements of each row without sorting it.
 
 The first elements of a row fill a buffer of candidates, which is then reduced to the k largest.
-Each later element that exceeds the smallest of these becomes a candidate. When the buffer is full,
+Each later element above the k-th largest becomes a candidate. When the buffer is full,
 it is reduced again.
 """
 
@@ -29,7 +29,7 @@ def room_for(k: int) -> int:
 
 @fn
 def keys_bytes(k: int) -> int:
-    """Return the bytes of the candidates' keys, with a spare vector; their indices need the same."""
+    """Return the bytes of candidate keys, with a spare vector; the indices need as much."""
     return 4 * (room_for(k) + LANES)
 
 
@@ -57,7 +57,7 @@ def count_from(keys, n, bound):
 def bound_of(keys, n, k, low):
     """Return a bound that exactly k of n keys reach, or the k-th largest key.
 
-    low: a bound that at least k keys reach.
+    low: a lower limit; at least k keys must reach it.
     """
     top = v.i32(SMALLEST)
     for i in range(0, n, v.LANES):
@@ -80,7 +80,7 @@ def bound_of(keys, n, k, low):
 def keep_largest(keys, indices, n, k, low):
     """Move the k largest of n keys and their indices to the front; return their bound.
 
-    The first of equal keys are kept. low: see `bound_of`.
+    Among equal keys, the first remain. low: see `bound_of`.
     """
     v.store(keys + 4 * n, v.i32(SMALLEST))
     bound = bound_of(keys, n, k, low)

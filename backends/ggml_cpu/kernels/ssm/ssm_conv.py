@@ -1,4 +1,4 @@
-"""SSM_CONV: the causal depthwise convolution in front of a recurrence."""
+"""SSM_CONV: the causal depthwise convolution before an SSM recurrence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ X, W = 1, 2
 
 @fn
 def channels(x, x_step, w, w_step, d_conv, rows, n, to, to_step):
-    """n <= LANES tokens of up to LANES channels; the result has channels side by side."""
+    """Compute n <= LANES tokens of up to LANES channels; the channels of dst are contiguous."""
     tile = v.f32_regs(LANES)
     for r in range(LANES):
         at, weights = x + min(r, rows - 1) * x_step, w + min(r, rows - 1) * w_step
@@ -38,7 +38,7 @@ def products(x, w, i):
 
 @fn
 def one_token(x, w, n, to):
-    """One token where a channel is four inputs and four weights, channels one after another."""
+    """Compute one token for d_conv = 4, with inputs and weights contiguous over the channels."""
     for c in range(0, n - LANES + 1, LANES):
         i = 4 * c
         a = pair_sums(products(x, w, i), products(x, w, i + LANES))

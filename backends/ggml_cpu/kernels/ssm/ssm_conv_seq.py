@@ -1,4 +1,4 @@
-"""SSM_CONV_SEQ: the convolution that keeps the last inputs of its sequences."""
+"""SSM_CONV_SEQ: the convolution that also returns the last inputs of each sequence."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ S, X, W, SQ, SAVED = 1, 2, 3, 4, 5
 
 @fn
 def block_at(p, seq, channel):
-    """The last inputs of a channel of a sequence, behind the outputs."""
+    """Return the address of a channel's last inputs in a sequence, stored after the outputs."""
     d_conv, n_channels, n_tokens = v.ne(p, W, 0), v.ne(p, W, 1), v.ne(p, X, 1)
     outputs = n_channels * n_tokens
     return v.data(p, 0) + 4 * (outputs + d_conv * (seq * n_channels + channel))
@@ -20,7 +20,7 @@ def block_at(p, seq, channel):
 
 @fn
 def shift_in(p, t, seq, channel):
-    """Push a token's input into its sequence; returns the output."""
+    """Push a token's input into its sequence; return the output."""
     d_conv, at = v.ne(p, W, 0), block_at(p, seq, channel)
     weights = v.data(p, W) + 4 * d_conv * channel
     total = v.float32(0.0)
@@ -35,7 +35,7 @@ def shift_in(p, t, seq, channel):
 
 @fn
 def share(p, t, channel):
-    """Copy the token's state to the other sequences that it belongs to."""
+    """Copy the channel's state to the other sequences of the token."""
     n_seqs, size = v.ne(p, S, 2), 4 * v.ne(p, W, 0)
     first = v.data(p, SQ) + 4 * t * n_seqs
     i, other = 1, v.ld_i32(first)
@@ -50,7 +50,7 @@ def share(p, t, channel):
 
 @kernel("SSM_CONV_SEQ")
 def ssm_conv_seq_f32(p, ith, nth):
-    """A thread takes a range of channels through all tokens."""
+    """Process all tokens for a thread's range of channels."""
     d_conv, n_channels, n_tokens = v.ne(p, W, 0), v.ne(p, W, 1), v.ne(p, X, 1)
     start, stop = v.split(n_channels, ith, nth)
     for seq in range(v.ne(p, S, 2)):

@@ -1,8 +1,7 @@
 """SSM_SCAN: the selective scans of Mamba-1 and Mamba-2.
 
-All heads of a group, one below the other, are rows of states: row r is element r % dim of head
-r // dim. Rows are independent; a thread takes LANES of them over all tokens, so that their states
-stay in the L1 cache.
+The heads of a group form rows of states: row r is element r % dim of head r // dim. Rows are
+independent. A thread processes LANES rows for all tokens, so their states remain in the L1 cache.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from ggml_py.tensor import Tensor
 
 S, X, DT, A, B, C, IDS, TARGET = 1, 2, 3, 4, 5, 6, 7, 8
 WORD = 4 * LANES  # bytes of a vector
-# The thread-local scratch: heads of the rows, inputs, decays, sums; and its size.
+# Offsets in local scratch: heads of the rows (at 0), inputs, decays, partial sums; its size.
 INPUT, DECAY, SUMS, LOCAL = WORD, 2 * WORD, 3 * WORD, (3 + LANES) * WORD
 
 
 @fn
 def steps_bytes(n_head: int, n_tokens: int, n_seqs: int) -> int:
-    """The steps of all heads and tokens, in the shared scratch; as many decays follow them."""
+    """Return the bytes of all time steps in shared scratch; the decays after them need as much."""
     return 4 * n_head * n_tokens * n_seqs
 
 
@@ -35,7 +34,7 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
 
 @fn
 def steps_at(p, seq, t):
-    """Steps of the heads at a token, f32 [H]; their decays are `decays_after` bytes on."""
+    """Return the address of a token's time steps, f32 [H]; decays: `decays_after` bytes later."""
     return v.shared(p) + 4 * (seq * v.ne(p, X, 2) + t) * v.ne(p, X, 1)
 
 
@@ -46,7 +45,10 @@ def decays_after(p):
 
 @kernel()
 def ssm_steps(p, ith, nth):
-    """step = softplus(dt); decay = exp(a * step) where a head has one."""
+    """Compute step = softplus(dt) for all heads and tokens.
+
+    Also compute decay = exp(a * step) if there is one decay per head (Mamba-2).
+    """
     n_head, n_tokens = v.ne(p, X, 1), v.ne(p, X, 2)
     start, stop = v.split(n_tokens * v.ne(p, X, 3), ith, nth)
     for u in range(start, stop):
@@ -62,13 +64,13 @@ def ssm_steps(p, ith, nth):
 
 @fn
 def group_rows(p):
-    """Rows of a group: those that share b and c."""
+    """Return the number of rows per group; the rows of a group share b and c."""
     return v.ne(p, X, 0) * v.ne(p, X, 1) // v.ne(p, B, 1)
 
 
 @fn
 def state_size(p):
-    """Elements of a sequence's states."""
+    """Return the elements of a sequence's states, all heads together."""
     return v.ne(p, S, 0) * v.ne(p, S, 1) * v.ne(p, S, 2)
 
 
@@ -80,7 +82,7 @@ def behind_outputs(p, slot, seq):
 
 @fn
 def state_at(p, slot, seq):
-    """The states after the token `slot` before the last."""
+    """Return the address for a sequence's states `slot` tokens before the last."""
     if v.data(p, TARGET) != 0:
         return row_at(p, TARGET, slot, seq, state_size(p), v.ne(p, X, 3))
     return behind_outputs(p, slot, seq)
@@ -88,14 +90,14 @@ def state_at(p, slot, seq):
 
 @fn
 def cell_of(p, seq):
-    """The states that a sequence is to start from."""
+    """Return the address of a sequence's initial states."""
     cell = v.ld_i32(v.data(p, IDS) + 4 * seq)
     return v.data(p, S) + index_or_0(p, cell, v.ne(p, S, 3)) * v.nb(p, S, 3)
 
 
 @fn
 def comes_too_late(p, seq):
-    """Whether another sequence's states go where this one's come from."""
+    """Return True if another sequence's states overwrite the initial states of `seq`."""
     n_seqs, n_slots = v.ne(p, X, 3), min(v.ne(p, X, 2), v.op_i32(p, 0))
     if v.data(p, TARGET) == 0 or n_seqs == 1:
         return False
@@ -104,8 +106,11 @@ def comes_too_late(p, seq):
 
 @kernel()
 def keep_sources(p, ith, nth):
-    """Before states go to the cache that they come from: those that would be overwritten too soon
-    are copied behind the outputs, where there is room for states."""
+    """Save initial states that another sequence would overwrite.
+
+    They are copied to the space for states after the outputs. This step runs before states are
+    written to the cache that holds the initial states.
+    """
     start, stop = v.split(state_size(p), ith, nth)
     for seq in range(v.ne(p, X, 3)):
         if comes_too_late(p, seq):
@@ -120,7 +125,7 @@ def state_before(p, seq):
 
 @fn
 def read_token(p, seq, t, row, rows, local):
-    """Inputs x * step of the rows and, where a head has one, their decays."""
+    """Store the rows' inputs x * step in local scratch, and their decays if computed per head."""
     heads, steps = v.i32_load(local), steps_at(p, seq, t)
     x = v.data(p, X) + t * v.nb(p, X, 2) + seq * v.nb(p, X, 3) + 4 * row
     v.store(local + INPUT, v.f32_load_n(x, rows) * v.f32_gather(steps, heads))
@@ -131,7 +136,10 @@ def read_token(p, seq, t, row, rows, local):
 def _scan_rows(count: int) -> Function:
     @fn
     def scan_rows(b, c, n, old, new, local, sums):
-        """One token of `count` rows with a decay each; their products with c by lanes to `sums`."""
+        """Process one token for `count` rows, with one decay per row (Mamba-2).
+
+        Dot products with c are stored at `sums`, as partial sums per lane.
+        """
         total = v.f32_regs(count)
         whole = n // LANES * LANES
         for i in range(0, whole, LANES):
@@ -161,7 +169,7 @@ scan_1, scan_4 = _scan_rows(1), _scan_rows(4)
 
 @fn
 def scan_by_row(b, c, n, rows, old, new, local, y):
-    """One token of up to LANES rows with a decay each."""
+    """Process one token for up to LANES rows, with one decay per row (Mamba-2)."""
     sums = local + SUMS
     r = 0
     while r + 4 <= rows:
@@ -178,7 +186,7 @@ def scan_by_row(b, c, n, rows, old, new, local, y):
 
 @fn
 def scan_by_state(a, b, c, n, rows, old, new, steps, local, y):
-    """One token of `rows` rows with a decay for each state."""
+    """Process one token for `rows` rows, with one decay per state element (Mamba-1)."""
     for r in range(rows):
         head = v.ld_i32(local + 4 * r)
         step, x = v.f32_bcast(steps + 4 * head), v.f32_bcast(local + INPUT + 4 * r)
@@ -195,7 +203,7 @@ def scan_by_state(a, b, c, n, rows, old, new, steps, local, y):
 
 @fn
 def scan_token(p, seq, t, group, row, rows, old, new, local):
-    """States and outputs of the rows after one token."""
+    """Compute the states and outputs of the rows for one token."""
     n, dim, n_head = v.ne(p, S, 0), v.ne(p, X, 0), v.ne(p, X, 1)
     b = v.data(p, B) + group * v.nb(p, B, 1) + t * v.nb(p, B, 2) + seq * v.nb(p, B, 3)
     c = v.data(p, C) + group * v.nb(p, C, 1) + t * v.nb(p, C, 2) + seq * v.nb(p, C, 3)
@@ -209,7 +217,7 @@ def scan_token(p, seq, t, group, row, rows, old, new, local):
 
 @fn
 def scan(p, seq, group, row, rows, local):
-    """All tokens of LANES rows or fewer."""
+    """Process all tokens for up to LANES rows."""
     n_tokens, n_slots = v.ne(p, X, 2), v.op_i32(p, 0)
     shift = 4 * row * v.ne(p, S, 0)
     for r in range(LANES):
