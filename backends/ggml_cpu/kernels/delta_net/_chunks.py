@@ -31,7 +31,7 @@ from ggml_cpu.kernels.delta_net._gated import (
 from ggml_cpu.target import LANES, TILE
 
 CHUNK = TILE // 2  # tokens per chunk: their keys and queries fill a tile
-CHUNKS = 8  # capacity of local scratch for tables, in chunks
+CHUNKS = 8  # chunks processed together; local scratch has tables for each
 MIN_CHUNKS = 2  # minimum chunks; fewer do not pay for transposing the state
 WORD = 4 * LANES  # bytes of a vector
 MAX_SIZE = 256  # maximum elements per state row

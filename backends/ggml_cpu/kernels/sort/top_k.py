@@ -29,7 +29,7 @@ def room_for(k: int) -> int:
 
 @fn
 def keys_bytes(k: int) -> int:
-    """Return the bytes of candidate keys, with a spare vector; the indices need as much."""
+    """Return the bytes of candidate keys and a spare vector; the indices have equal size."""
     return 4 * (room_for(k) + LANES)
 
 

@@ -24,7 +24,7 @@ INPUT, DECAY, SUMS, LOCAL = WORD, 2 * WORD, 3 * WORD, (3 + LANES) * WORD
 
 @fn
 def steps_bytes(n_head: int, n_tokens: int, n_seqs: int) -> int:
-    """Return the bytes of all time steps in shared scratch; the decays after them need as much."""
+    """Return the bytes of all time steps in shared scratch; the decays follow, equal in size."""
     return 4 * n_head * n_tokens * n_seqs
 
 
