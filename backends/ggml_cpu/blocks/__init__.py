@@ -1,1 +1,1 @@
-"""Parts that types of `ggml_cpu.quants` share: panels, columns, products, rounding, searching."""
+"""Code shared by the types of `ggml_cpu.quants`: panels, activations, dot products, rounding."""

@@ -1,12 +1,11 @@
-"""Activations as the weight types want them: quantized or rounded, in columns made of words.
+"""Activation formats: quantization or rounding of src1, and its layout in packed columns.
 
-A column is a row of src1. It is a sequence of blocks, a block a sequence of 32-bit words: first the
-values, four (or two, or one) along k in a word, then the block's other fields. In a tile of T
-columns, word i of column t lies at 4 * (i * T + t); a tile of width 1 is simply a column. Where the
-CPU multiplies more than a word at a time (amx.py, bf16_squares.py), G words of a column lie side by
-side: word i of a block at 4 * (i // G * G * T + G * t + i % G).
-The formats of blocks are those of the types they are rounded to, in `quants/<type>.py`; here is
-where their fields lie, for the types that are multiplied with them.
+A column is a packed row of src1: a sequence of blocks of 32-bit words. A block starts with its
+values, each word 4, 2 or 1 of them along k; the other fields follow. In a tile of T columns, word i
+of column t has offset 4 * (i * T + t); a tile of width 1 is a plain column. For CPUs that multiply
+more than one word per operand (amx.py, bf16_squares.py), G words of a column are adjacent: word i
+of a block has offset 4 * (i // G * G * T + G * t + i % G).
+`quants/<type>.py` packs the blocks; this module defines the offsets of their fields.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ from ggml_cpu.blocks.tiles import tile_of
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES, TILE
 
-UNIT = 256  # elements of a column that are packed at a time
-UNIT_BYTES = 1024  # of the widest format
+UNIT = 256  # elements of a column packed per call
+UNIT_BYTES = 1024  # bytes of UNIT elements in the widest format
 
 
 @dataclass(frozen=True)
 class Activations:
-    """A format: `block_bytes` per `elements` of a column.
+    """Activation format: `block_bytes` per `elements` of a column.
 
-    pack(x, n, to): n <= UNIT f32 values at x, as the blocks of a column at `to`.
-    together: words of a block that lie side by side in a tile.
+    pack(x, n, to): convert n <= UNIT f32 values at x to blocks at `to`.
+    together: adjacent words of one column in a tile.
     tile: columns of a full tile; tile_of: see tiles.py.
     """
 
@@ -43,7 +42,7 @@ class Activations:
 
     @cached_property
     def column_bytes(self) -> Callable[[int], int]:
-        """column_bytes(k): of a column, or of a part of one that starts with a block; an `@fn`."""
+        """An `@fn`, column_bytes(k): bytes of k elements of a column, from a block's start on."""
         elements, block_bytes = self.elements, self.block_bytes
 
         @fn
@@ -54,8 +53,9 @@ class Activations:
 
     @cached_property
     def spread(self) -> Function:
-        """spread(column, n_bytes, tile, width, t): copy blocks of a column to the places of column
-        t of a tile."""
+        """An `@fn`, spread(column, n_bytes, tile, width, t): copy a column into column t of a
+        tile.
+        """
         together, line = self.together, 4 * self.together
 
         @fn
@@ -81,7 +81,7 @@ class Activations:
 
 @fn
 def quantize_16(x, scale, to):
-    """Round 16 values times `scale` to int8; returns their sum."""
+    """Round 16 values times `scale` to int8 and return their sum."""
     q = v.to_i32(v.vround(v.f32x16_load(x) * scale))
     v.store(to, v.to_i8(q))
     return v.vsum(q)
@@ -89,7 +89,7 @@ def quantize_16(x, scale, to):
 
 @fn
 def largest(x, n):
-    """The largest magnitude among n values, n a multiple of 16."""
+    """Return the largest magnitude of n values, n a multiple of 16."""
     top = v.vabs(v.f32x16_load(x))
     for i in range(16, n, 16):
         top = v.vmax(top, v.vabs(v.f32x16_load(x + 4 * i)))
@@ -98,7 +98,7 @@ def largest(x, n):
 
 @fn
 def over_127(amax):
-    """127 / amax, or 0."""
+    """Return 127 / amax, or 0 for amax 0."""
     if amax > 0:
         return v.float32(127) / amax
     return v.float32(0)
@@ -114,18 +114,19 @@ SCALE_32, SUM8_32, BIAS_32, SUM_32, BYTES_32 = 32, 36, 40, 44, 48
 
 # Blocks of 256: i8 [256] | f32 scale | i16 sums of 32 [8] | i16 sums of 16 [16] | i32 -32 * sums of
 # 16 [16] | unused 12
-# The i16 sums are in the order 0 2 1 3, 4 6 5 7, ...: so come scales out of a word of four bytes.
+# The i16 sums have the order 0 2 1 3, 4 6 5 7, ...: masks and shifts split a word of four scales
+# into bytes 0 and 2, then bytes 1 and 3.
 SCALE_256, SUMS32_256, SUMS16_256, OFFSETS_256, BYTES_256 = 256, 260, 276, 308, 384
 
-# Chunks of 64: i8 [64] | f32 scales of 32 [2] | i32 -OFFSET * sums of 32 [2] | the same of 16 [4].
-# They are for weights that are multiplied as bytes with OFFSET added.
+# Chunks of 64: i8 [64] | f32 scales of 32 [2] | i32 -OFFSET * sums of 32 [2] | i32 -OFFSET * sums
+# of 16 [4]. For weights stored as bytes with OFFSET added.
 OFFSET = 64
 CHUNK, CHUNK_SCALE, CHUNK_SUM32, CHUNK_SUM16, CHUNK_BYTES = 64, 64, 72, 80, 96
 
 
 @fn
 def half_chunk(x, scale, step, to, i):
-    """32 values times `scale`, as half i of a chunk; `step` is what one then stands for."""
+    """Store 32 values times `scale` as half i of a chunk, with sums and the f32 scale `step`."""
     first = quantize_16(x, scale, to + 32 * i)
     second = quantize_16(x + 64, scale, to + 32 * i + 16)
     v.st_f32(to + CHUNK_SCALE + 4 * i, step)
@@ -155,7 +156,7 @@ def as_bf16(x):
 
 @fn
 def pack_bf16_pairs(x, n, to):
-    """Pairs of bf16 in a word; an odd n ends with a zero."""
+    """Pack f32 values as bf16, two per word; pad an odd n with a zero."""
     for i in range(0, n, v.LANES):
         halves = v.f32_to_bf16(v.f32_load_n(x + 4 * i, n - i))
         v.store_n(to + 2 * i, halves, (n - i + 1) // 2 * 2)

@@ -1,9 +1,9 @@
-"""Prefetch of weights, or cells of a cache, while others are multiplied.
+"""Software prefetch of weights or KV cache cells that the kernel multiplies later.
 
-What a core that multiplies asks for by itself does not keep memory busy: its prefetchers follow a
-stream of reads, but each anew on every page, and the first lines of a page come late. So lines far
-ahead are asked for: AHEAD bytes later, or, on CPUs where that is faster, those of PAGES pages at a
-time, which the prefetchers then follow side by side. Other prefetchers do well, and better alone.
+Hardware prefetchers alone do not saturate memory bandwidth: they restart on every page, so the
+first cache lines of a page arrive late. The kernels therefore prefetch AHEAD bytes ahead. On CPUs
+with SIDE_BY_SIDE they instead interleave the lines of the next PAGES pages, so that the hardware
+prefetchers follow these pages in parallel. Some CPUs are faster without software prefetch (ALONE).
 """
 
 from __future__ import annotations
@@ -12,22 +12,24 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import AMX, TILE, ZEN4
 
-AHEAD = 8192  # bytes: what memory delivers while it answers, twice
-LINE_BITS, PAGE_BITS = 6, 12  # of the bytes of a line and of a page
-LINE, LINES = 1 << LINE_BITS, 1 << PAGE_BITS - LINE_BITS  # the latter of a page
+AHEAD = 8192  # bytes: twice memory latency times bandwidth
+LINE_BITS, PAGE_BITS = 6, 12  # log2 of the bytes of a cache line and of a page
+LINE, LINES = 1 << LINE_BITS, 1 << PAGE_BITS - LINE_BITS  # bytes per line, lines per page
 PAGES_BITS = 2
-PAGES = 1 << PAGES_BITS  # to fetch side by side
+PAGES = 1 << PAGES_BITS  # pages to prefetch interleaved
 GROUP_BITS = PAGES_BITS + PAGE_BITS
-# On Xeons with AMX one column of bytes is 1.5 times as fast so, 1.2 times with AHEAD.
+# On Xeons with AMX, GEMV with 8-bit weights is 1.5x as fast with this, 1.2x as fast with AHEAD.
 SIDE_BY_SIDE: bool = AMX
-# Columns that a CPU multiplies as fast as its own prefetchers bring weights: a token that asks for
-# lines besides takes 1.05 to 1.15 times as long on Zen 4, with f16 weights 1.4 times.
+# Largest batch for which the hardware prefetchers suffice. On Zen 4 software prefetch makes a
+# decoded token 1.05 to 1.15 times slower, with f16 weights 1.4 times.
 ALONE: int = 2 if ZEN4 else 0
 
 
 def computes_longer(width: int) -> bool:
-    """Return True if so many columns keep a core busy for longer than memory takes, so that lines
-    need not be asked for. On Zen 4 12 columns take 0.7 to 0.85 of the time if they are."""
+    """Return True if `width` columns are compute-bound, so that prefetching does not pay.
+
+    Zen 4 is an exception: prefetching reduces the time of 12 columns to 0.7 to 0.85.
+    """
     return width == TILE and not ZEN4
 
 
@@ -38,7 +40,7 @@ def later(at):
 
 @fn
 def in_turn(at):
-    """From a line of some pages, in order, to one of the pages after them, of each in turn."""
+    """Map a line of a group of PAGES pages to a line of the next group, interleaved by page."""
     page, line = (at >> LINE_BITS) & (PAGES - 1), (at >> LINE_BITS + PAGES_BITS) & (LINES - 1)
     return ((at >> GROUP_BITS) + 1 << GROUP_BITS) | (page << PAGE_BITS) | (line << LINE_BITS)
 
@@ -48,7 +50,7 @@ ahead: Function = in_turn if SIDE_BY_SIDE else later
 
 @fn
 def fetch_ahead(at, size):
-    """What is ahead of these bytes, for one column."""
+    """Prefetch `size` bytes ahead of address `at`, for one column."""
     if ALONE < 1:
         for i in range(0, size, LINE):
             v.prefetch(ahead(at + i))
@@ -60,11 +62,10 @@ def _nothing(w, i, piece):
 
 
 def fetcher(width: int, panel_bytes: int, parts: int, pieces: int = 1) -> Function:
-    """Return fetch(w, i, piece): it asks for a piece of part i of the lines ahead of a block of a
-    panel that `width` columns are multiplied with.
+    """Return fetch(w, i, piece): prefetch a piece of part i of the lines ahead of panel block w.
 
-    Pieces, because a core has only so many lines under way, and drops most of those that are asked
-    for at once.
+    `width` is the number of columns. Parts and pieces spread the requests over time: a core has few
+    line fill buffers and drops most prefetches of a burst.
     """
     if width <= ALONE:
         return _nothing
@@ -81,8 +82,10 @@ def fetcher(width: int, panel_bytes: int, parts: int, pieces: int = 1) -> Functi
 
 
 def slow_fetcher(panel_bytes: int, parts: int) -> Function:
-    """Return fetch(w, i): the same for one column, in a loop that LLVM keeps, so that lines are
-    asked for more slowly."""
+    """Return fetch(w, i): prefetch part i of the lines ahead of panel block w, for one column.
+
+    LLVM does not unroll its loop, so the requests are spread over more time.
+    """
     lines = -(-panel_bytes // LINE)
 
     @fn

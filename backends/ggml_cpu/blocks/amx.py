@@ -1,10 +1,10 @@
-"""AMX: which register of the CPU has which part of a product of bf16.
+"""AMX matrix multiplication in bf16 (TDPBF16PS), and its assignment of tile registers.
 
-A register C of sums has a column of the other operand in each row, and in its words the rows of a
-panel; A has pairs of values of these columns, B those of the panel. Two tiles of columns are
-multiplied at a time, where there are two, so that each register that is loaded is used twice.
-Columns stream past a panel, which stays in the L1 cache. All tiles are read as full ones: what a
-narrower one has not is what lies behind it, and what comes of that nobody reads.
+Accumulators C and D have one row per activation column and one f32 per panel row. A has pairs of
+values of these columns, B pairs of the panel rows. If there are two tiles of columns, both are
+multiplied at once, so that each loaded register is used twice. The panel remains in the L1 cache
+while columns are loaded with a streaming hint (TILELOADDT1). A narrow tile is read with all 16
+columns: the extra ones are the bytes that follow it, and their sums are not used.
 """
 
 from __future__ import annotations
@@ -16,39 +16,40 @@ from ggml_cpu.blocks.tiles import padded
 from ggml_cpu.kernel import fn
 from ggml_cpu.target import LANES
 
-ROWS = 16  # of a register: columns of a full tile
-WORDS = 16  # of a row of a register
-LINE = 4 * WORDS  # bytes of a step of a column
-ROW = 8 * LANES  # bytes of a row of two registers of a panel, which lie side by side; or of sums
+ROWS = 16  # rows of a tile register: columns of a full tile
+WORDS = 16  # 32-bit words in a row of a tile register
+LINE = 4 * WORDS  # bytes of one step of a column
+ROW = 8 * LANES  # bytes of a row of two adjacent tile registers, of a panel or of sums
 HALF = 4 * LANES
-REGISTER = WORDS * ROW  # bytes of a step of a panel
-BEHIND = ROWS * LINE  # bytes behind the columns that are read
+REGISTER = WORDS * ROW  # bytes of one step of a panel: two tile registers
+BEHIND = ROWS * LINE  # readable bytes that must follow the columns
 Shape = tuple[int, int]  # rows, words
 
 
 def configuration(*shapes: Shape) -> bytes:
-    """Return the configuration of registers 0, 1, ..., as the CPU reads it."""
+    """Return the 64-byte operand of LDTILECFG for tile registers 0, 1, ..."""
     rows, words = (list(numbers) for numbers in zip(*shapes, strict=True))
     spare = [0] * (16 - len(shapes))
     n_bytes = [4 * n for n in words]
     return struct.pack("<BB14x16H16B", 1, 0, *n_bytes, *spare, *rows, *spare)
 
 
-# Sums of two tiles and 32 rows, pairs of two tiles, and those of 32 rows of a panel.
+# Sums of two column tiles (C, D) and 32 panel rows; pairs of two column tiles; pairs of 32 panel
+# rows.
 C, C_NEXT, D, D_NEXT, A, A_NEXT, B, B_NEXT = range(8)
 REGISTERS = configuration(*[(ROWS, LANES)] * 4, *[(ROWS, WORDS)] * 2, *[(WORDS, LANES)] * 2)
 
 
 @fn
 def tile_of(c, n):
-    """(first column, width) of the tile that column c of n lies in."""
+    """Return (first column, width) of the tile that contains column c of n."""
     first = c // ROWS * ROWS
     return first, min(ROWS, padded(n) - first)
 
 
 @fn
 def begin():
-    """Before a kernel multiplies."""
+    """Load the tile configuration; call it before `multiply`."""
     v.amx_configure(v.table(REGISTERS))
 
 
@@ -59,8 +60,10 @@ def end():
 
 @fn
 def multiply(w, columns, width, steps, out, more):
-    """A panel times a tile: sums [width][rows], to which `out` has [ROWS][rows] of room, are added
-    to those there with `more`."""
+    """Multiply a panel by a tile of columns into `out` f32 [width][rows]; if `more`, add to it.
+
+    `out` must have space for [ROWS][rows].
+    """
     if more:
         v.amx_load(C, out, ROW, ROWS, LANES)
         v.amx_load(C_NEXT, out + HALF, ROW, ROWS, LANES)
@@ -81,7 +84,7 @@ def multiply(w, columns, width, steps, out, more):
 
 @fn
 def multiply_two(w, columns, others, steps, out, more):
-    """The same for two full tiles, into `out` [2 * ROWS][rows]."""
+    """Multiply a panel by two full tiles into `out` f32 [2 * ROWS][rows]; if `more`, add to it."""
     second = out + ROW * ROWS
     if more:
         v.amx_load(C, out, ROW, ROWS, LANES)

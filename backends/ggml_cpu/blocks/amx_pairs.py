@@ -1,7 +1,8 @@
-"""AMX: weights of bf16, and quantized ones, times many columns in pairs of bf16.
+"""AMX GEMM of bf16 and quantized weights, both operands as pairs of bf16.
 
-A step has 32 values, 16 pairs. Quantized weights become bf16, a panel of 32 rows at a time, and so
-do columns: eight bits of each value, whereas rounding to bytes has the same steps for all 32.
+A step has 32 values, 16 pairs. Columns and quantized weights are converted to bf16, the weights in
+panels of 32 rows. bf16 keeps eight significant bits per value; 8-bit quantization has one step size
+for a block of 32.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 
 PAIRS = 2 * WORDS  # values of a step
-AT_ONCE = 512  # values of a row that become bf16 at a time: 32 KiB of a panel
-MANY = 48  # columns from which that costs less than the products of bytes
+AT_ONCE = 512  # values of a row converted to bf16 at a time: 32 KiB of a panel
+MANY = 48  # columns from which the conversion is cheaper than byte dot products
 
 
 @fn
@@ -28,7 +29,7 @@ def steps_at(n):
 
 @fn
 def pack_pairs(x, n, to):
-    """The last step ends with zeros."""
+    """Pack f32 values as steps of bf16 pairs; pad the last step with zeros."""
     for i in range(0, n, PAIRS):
         first, after = v.f32_load_n(x + 4 * i, n - i), n - i - LANES
         v.store(to + 2 * i, v.bf16_of(first, v.f32_load_n(x + 4 * (i + LANES), after)))
@@ -46,7 +47,7 @@ def value(words, i, scale, offset):
 
 @fn
 def put(values, scale, offset, to):
-    """`put` of Weight.values: two pairs of each row."""
+    """Store four values of each row as two pairs of bf16; the `put` of Weight.values."""
     words = v.as_i32(values)
     first = v.bf16_of(value(words, 0, scale, offset), value(words, 1, scale, offset))
     second = v.bf16_of(value(words, 2, scale, offset), value(words, 3, scale, offset))
@@ -65,7 +66,10 @@ def _put_pairs(weight: Weight) -> Function:
 
 
 def _of_rows(weight: Weight) -> tuple[Function, Function]:
-    """`unpack` and `panel` for rows in place, of which panels of `weight` are made behind these."""
+    """Return `Weight.unpack` and `Weight.panel` for rows in place.
+
+    `unpack` first packs panels of `weight` into spare bytes after the bf16 panel.
+    """
     pack, put_pairs = weight.unpack, _put_pairs(weight)
     spare = weight.panel(AT_ONCE // weight.step)
 
@@ -84,7 +88,7 @@ def _of_rows(weight: Weight) -> tuple[Function, Function]:
 
 
 def _of_panels(weight: Weight) -> tuple[Function, Function]:
-    """Return functions for panels: their unpacking, and their bytes."""
+    """Return `Weight.unpack` and `Weight.panel` for rows that are repacked into panels."""
     put_pairs = _put_pairs(weight)
 
     @fn
@@ -99,7 +103,7 @@ def _of_panels(weight: Weight) -> tuple[Function, Function]:
 
 
 def in_pairs(weight: Weight, panels: bool = False) -> Weight:
-    """Return a quantized type, in place or in panels, as it is multiplied with MANY columns."""
+    """Return the variant of a quantized type, in place or in panels, for MANY or more columns."""
     unpack, panel = _of_panels(weight) if panels else _of_rows(weight)
     kind = weight.type
     assert AT_ONCE % (blocks_of(kind).together * kind.block_size) == 0
@@ -117,7 +121,7 @@ def in_pairs(weight: Weight, panels: bool = False) -> Weight:
 
 
 def bf16_weight(pairs: Weight) -> Weight:
-    """Return bf16 with products of few columns, and panels, as in `pairs`."""
+    """Return the AMX variant of bf16; `pairs` provides its dot products and interleaves panels."""
     interleave = pairs.unpack
 
     @fn

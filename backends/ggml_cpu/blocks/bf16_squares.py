@@ -1,7 +1,7 @@
-"""bf16 weights times many columns, two rows by two columns in an instruction (ARM's bfmmla).
+"""bf16 GEMM with Arm's BFMMLA, which multiplies two rows by two columns.
 
-A step has four values. In a panel those of a row lie side by side, row after row, and so do those
-of a column in a tile: a vector is two rows, or two columns.
+A step has four values. The four values of a panel row are adjacent, and so are the four values of a
+tile's column: a vector holds two rows, or two columns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PANEL = ROWS * STEP_BYTES
 
 @fn
 def pack(x, n, to):
-    """The last step ends with zeros."""
+    """Pack f32 values as steps of four bf16; pad the last step with zeros."""
     for i in range(0, n, STEP):
         v.store(to + 2 * i, v.f32_to_bf16(v.f32x4_load_n(x + 4 * i, n - i)))
 
@@ -42,13 +42,13 @@ def unpack(src, stride, rows, n, dst):
 
 @fn
 def by_column(first, second):
-    """Two columns of four rows each, from both with rows 0, 1 and both with rows 2, 3."""
+    """Return two columns of four rows; `first` has rows 0, 1 of both, `second` has rows 2, 3."""
     x, y = v.as_i64(first), v.as_i64(second)
     return v.as_f32(v.zip_low(x, y)), v.as_f32(v.zip_high(x, y))
 
 
 def tile(width: int) -> Function:
-    """Return `Weight.tile`; sums of two columns are four vectors: rows 0, 1; 2, 3; 4, 5; 6, 7."""
+    """Return `Weight.tile`; two columns have four sum vectors: rows 0, 1; 2, 3; 4, 5; 6, 7."""
     pairs = (width + 1) // 2
     alone, vectors = width == 1, 4 * pairs
 
@@ -89,7 +89,7 @@ def tile(width: int) -> Function:
 
 
 def squares_weight(pairs: Weight) -> Weight:
-    """Return bf16 with products of few columns as in `pairs`."""
+    """Return the BFMMLA variant of bf16; dot products with few columns are those of `pairs`."""
     columns = Activations("bf16_fours", STEP, STEP_BYTES, pack, 2)
     assert pairs.rows == ROWS
     return replace(

@@ -1,7 +1,7 @@
-"""Blocks of 32 values with one scale, and perhaps a minimum, times columns in blocks of 32.
+"""Matrix multiplication for types with blocks of 32 values, one scale and an optional minimum.
 
-A panel block has the values of LANES rows word by word: words of bytes, or of nibbles, of which the
-low ones are values 0..15 and the high ones 16..31.
+Activations have blocks of 32. A panel block stores the values of LANES rows interleaved by 32-bit
+word. Words contain bytes, or nibbles: low nibbles are values 0..15, high nibbles 16..31.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME, GGMLType
 
 Panel = tuple[Function, Function]
-BYTES = 8 * WORD  # of a panel of 32 whole bytes, at least
+BYTES = 8 * WORD  # minimum size of a panel block with 8-bit values
 
 
 class Products(NamedTuple):
     """Functions that multiply blocks of a type. All functions are `@fn`.
 
-    add_words   add_words(width) -> add(words, columns, dots): the products of words, added to dots
-    pairs_of    pairs_of(words, i): bytes, those of values 4 * i .. and of values 16 + 4 * i ..
-    less        what these bytes are larger than the values
-    start       (at, times): the dots of a panel start at `times` the number at `at` in a column
-    scales_of   scales_of(scales): f32; where scales and words are: see panels.py
-    minima_of   minima_of(scales), or None
-    dots_of     dots_of(block, column): i32x8, in place
-    scale_of    scale_of(block)
-    minimum_of  minimum_of(block), or None
+    add_words   add_words(width) -> add(words, columns, dots): add the dot products of a panel block
+    pairs_of    pairs_of(words, i): bytes of values 4 * i .. and bytes of values 16 + 4 * i ..
+    less        offset of these bytes: byte - less is the value
+    start       (at, times): panel dot products start at `times` * i32 at offset `at` of a column
+    scales_of   scales_of(scales): f32 scales of a panel block, see panels.py
+    minima_of   minima_of(scales): its minima, or None
+    dots_of     dots_of(block, column): i32x8 dot products of a block in place
+    scale_of    scale_of(block): its scale
+    minimum_of  minimum_of(block): its minimum, or None
     """
 
     add_words: Callable[[int], Function]
@@ -57,7 +57,7 @@ def _tile(products: Products, kind: GGMLType, column_bytes: int) -> Callable[[in
 
     def tile(width: int) -> Function:
         add, fetch = add_words(width), fetcher(width, panel_bytes, 1)
-        # One column of bytes asks for them in time.
+        # For one column of 8-bit weights the loads alone keep memory busy.
         in_time = width == 1 and panel_bytes >= BYTES and not SIDE_BY_SIDE
         fetches = not in_time and not computes_longer(width)
 
@@ -131,7 +131,7 @@ def _words_of(products: Products) -> Callable[[Function, int], Function]:
 
 
 def _dot(products: Products, size: int, column_bytes: int) -> Function:
-    """Return the dot product of a row in place: two blocks at a time, into sums of their own."""
+    """Return `Weight.dot` for a row in place: two blocks at a time, with separate accumulators."""
     dots_of, scale_of, minimum_of = products.dots_of, products.scale_of, products.minimum_of
 
     @fn
@@ -193,7 +193,7 @@ def weight(
 def nibbles(
     pairs_of: Function, largest: int, dot4: Function = unsigned_dot
 ) -> Callable[[int], Function]:
-    """Return `add_words` for nibbles; pairs_of(panel, i): low and high values of word i."""
+    """Return `Products.add_words`; pairs_of(panel, i) returns low and high values of word i."""
 
     def add_words(width: int) -> Function:
         size, run, begin, _, two, into, *_ = dots_of(width, 8, largest, dot4)
@@ -220,8 +220,10 @@ def nibbles(
 
 
 def four_bits(panel_at: int, block_at: int) -> tuple[Function, Function]:
-    """Return pairs_of(panel, i), as for nibbles, and values_of(block), i8x32: of nibbles at these
-    places."""
+    """Return pairs_of(panel, i), see `nibbles`, and values_of(block), i8x32, for 4-bit values.
+
+    The nibbles have offset `panel_at` in a panel block and `block_at` in a block.
+    """
 
     @fn
     def pairs_of(w, i):
@@ -256,9 +258,9 @@ def with_offset(
     decode: Function,
     encode: Function,
 ) -> Weight:
-    """Return a type of values that are bits, less `offset`, times the f16 that starts the block.
+    """Return a type with x = d * (q - offset), d the f16 at the start of the block.
 
-    pairs_of(panel, i), values_of(block): as four_bits makes them.
+    pairs_of(panel, i), values_of(block): q, see `four_bits`.
     """
     times = offset // 8
 
@@ -281,9 +283,10 @@ def with_minimum(
     values_of: Function,
     encode: Function,
 ) -> Weight:
-    """Return a type of values that are bits, at most `largest`, times the f16 at the start of the
-    block plus the f16 after that; so a product is scale * dot + minimum * (sum of the activations).
-    Panels are word by word."""
+    """Return a type with x = d * q + m, q at most `largest`; blocks start with d f16 | m f16.
+
+    A dot product is d * dot(q, y) + m * sum(y). Panels keep the block's words in order.
+    """
 
     @fn
     def scales_of(w):

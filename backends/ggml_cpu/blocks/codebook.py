@@ -1,4 +1,4 @@
-"""Common parts of the types with codebooks: looking up points, their signs, and odd scales."""
+"""Common code of the codebook (IQ) types: grid lookup, signs and odd scales."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ NIBBLES = np.arange(0, 16, 4, dtype=np.int32).tobytes()
 
 
 def points_of(points: npt.NDArray[np.int8], number: Function) -> Function:
-    """Return bytes_of(block, j): points of 8 or 4 values, i's number by `number(block, j, i)`."""
+    """Return bytes_of(block, j): a chunk of grid points of 8 or 4 values.
+
+    number(block, j, i) returns the index of point i in the grid.
+    """
     table = points.tobytes()
 
     @fn
@@ -33,7 +36,7 @@ def points_of(points: npt.NDArray[np.int8], number: Function) -> Function:
 
 
 def signs_at(at: int) -> Function:
-    """Return signs_of(block, j) for signs as bits: those of a chunk are 8 bytes from `at` on."""
+    """Return signs_of(block, j) for types that store signs as 8 bytes per chunk, from `at` on."""
 
     @fn
     def signs_of(block, j):
@@ -42,8 +45,8 @@ def signs_at(at: int) -> Function:
     return signs_of
 
 
-# Codebooks whose points are shifted by 1/8 up or down: the bytes are eight times that, plus
-# SHIFTED; first come the points that are shifted up, then those that are shifted down.
+# Offset of the bytes of iq1 codebooks. Points are shifted by +1/8 or -1/8, so a byte is
+# 8 * (value +- 1/8) + SHIFTED. All points shifted up precede all points shifted down.
 SHIFTED = 9
 
 
@@ -53,13 +56,13 @@ def shifted(points: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
 
 @fn
 def half_word(words, i):
-    """Half-word i of an i16 vector. Taken from the 64 bits around it: that is the cheapest way."""
+    """Return 16-bit element i of a vector; extracting its 64-bit lane and shifting is cheapest."""
     return (v.lane(v.as_i64(words), i // 4) >> (16 * (i % 4))) & 0xFFFF
 
 
 @fn
 def signs_of_sevens(sevens):
-    """64 signs: bytes of seven bits, to which the eighth makes the number of ones even."""
+    """Return 64 sign bits from eight bytes of seven bits; bit 7 makes each byte's parity even."""
     x = sevens ^ (sevens >> 4)
     x ^= x >> 2
     x ^= x >> 1
@@ -68,20 +71,20 @@ def signs_of_sevens(sevens):
 
 @fn
 def signs_of_words(words):
-    """64 signs from two 32-bit words with four fields of seven bits at their low ends."""
+    """Return 64 sign bits from two 32-bit words whose low 28 bits are four 7-bit fields."""
     pairs = (words & 0x00003FFF00003FFF) | (words & 0x0FFFC0000FFFC000) << 2
     return signs_of_sevens((pairs & 0x007F007F007F007F) | (pairs & 0x3F803F803F803F80) << 1)
 
 
 @fn
 def odd_scales(d, first, second):
-    """f32x2: d times the odd numbers 2 * first + 1 and 2 * second + 1."""
+    """Return d * (2 * first + 1) and d * (2 * second + 1) as f32x2."""
     steps = v.set_lane(v.i32x2(first), 1, second)
     return v.to_f32((steps << 1) + 1) * d
 
 
 @fn
 def four_odd_scales(d, nibbles):
-    """f32x4: d times 2 * s + 1 for the four nibbles of a 16-bit number, lowest first."""
+    """Return d * (2 * s + 1) as f32x4 for the four nibbles s of a 16-bit number, lowest first."""
     steps = (v.i32x4(nibbles) >> v.i32x4_load(v.table(NIBBLES))) & 15
     return v.to_f32((steps << 1) + 1) * d

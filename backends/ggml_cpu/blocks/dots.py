@@ -1,12 +1,10 @@
-"""Bytes of weights times a tile of columns, word by word, as this CPU does it best.
+"""Byte dot products of weights and a tile of columns, in the best variant for this CPU.
 
-A word is four bytes along k of each of LANES rows; where the same four of `width` columns lie is
-told in activations.py. Products are added up in a tile of `size` i32 vectors, in a form of the
-CPU's own:
-words    (most) the i32 sums of column t are vector t
-pairs    (x86 without byte products that end in 32 bits) where so many products cannot overflow,
-         vector t has i16 sums
-matrix   (ARM with i8mm) two words at a time: two columns and two rows a vector
+A weight word is four bytes along k for each of LANES rows; activations.py defines the layout of the
+same four bytes of `width` columns. The accumulators are `size` i32 vectors, in one of these forms:
+words    (most CPUs) vector t has the i32 sums of column t
+pairs    (x86 without VNNI) vector t has i16 sums, if the number of products cannot overflow them
+matrix   (Arm with i8mm) two words at a time; a vector has two columns and two rows
 """
 
 from __future__ import annotations
@@ -18,24 +16,26 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import AVX512, NEON_DOT, NEON_MATRIX, PAIRS, VNNI, X86
 
-ANY = 128  # a magnitude of signed bytes; of unsigned ones at most 127
+ANY = 128  # largest magnitude of a signed byte; unsigned bytes are at most 127
 I16 = 32767
-REGISTERS = 32 if AVX512 else 16  # of x86
-HALF = 4  # words from those of low nibbles to those of high ones
+REGISTERS = 32 if AVX512 else 16  # x86 vector registers
+HALF = 4  # distance in words from low-nibble values to high-nibble values
 
 
 class Dots(NamedTuple):
-    """Functions (`@fn`) that add up products; dots, sums: see above, and i32 sums.
+    """Functions (`@fn`) that accumulate dot products in vectors `dots`.
 
-    size     vectors of `dots`, which begin as zeros
-    run      words to add to them at most
-    begin    begin(dots, sums): start from these sums; only before `into`
-    one      one(dots, i, values, a, n): add word i of a run, word n of the block whose columns are
-             at a. Words come in order, from an even one on
-    two      two(dots, i, low, high, a, n): words n and n + HALF at once
-    into     into(sums, dots): the sums become those of `dots`, with what they began with
-    scaled   scaled(sums, dots, scale): sums[t] += scale * dots, of scales that fit i16
-    words    whether vector t of `dots` is the sums of column t, which may then begin as others
+    `sums` are i32 vectors, one per column.
+
+    size     number of vectors in `dots`; they start at zero
+    run      maximum number of words to accumulate
+    begin    begin(dots, sums): start from these sums; use it with `into` only
+    one      one(dots, i, values, a, n): add word i of a run. n is its number in the block, a the
+             address of the block's columns. Words must be in order, starting at an even one
+    two      two(dots, i, low, high, a, n): add words n and n + HALF
+    into     into(sums, dots): convert `dots` to sums; the result includes the sums of `begin`
+    scaled   scaled(sums, dots, scale): sums[t] += scale * dots, scales must fit i16
+    words    True if vector t of `dots` has the sums of column t, so that it may start nonzero
     """
 
     size: int
@@ -59,17 +59,21 @@ def biased_dot(total, x, y):
 
 
 def both_fit(width: int) -> bool:
-    """Return True if words with values of two groups are best read once, since loads take longest:
-    the sums of both fit the registers besides those of all. One column waits for memory, of which
-    lines are best asked for in small steps."""
+    """Return True if it pays to accumulate two groups at once, loading each weight word once.
+
+    Loads are the bottleneck. The accumulators of both groups and the block's sums must fit the
+    registers. A single column is memory-bound and needs evenly spread prefetches instead.
+    """
     return VNNI and width > 1 and 3 * width + 8 <= REGISTERS
 
 
 @cache
 def dots_of(width: int, words: int, largest: int, dot4: Function = unsigned_dot) -> Dots:
-    """Return Dots for tiles of so many columns and `words` words of bytes, unsigned ones of at most
-    `largest` or, with `biased_dot`, ANY."""
-    fits = I16 // (2 * 127 * largest)  # words that can be added up in i16
+    """Return Dots for tiles of `width` columns and groups of `words` words.
+
+    Bytes are unsigned and at most `largest`; with `biased_dot` they may be any (ANY).
+    """
+    fits = I16 // (2 * 127 * largest)  # words that i16 sums can accumulate
     if PAIRS and fits > 1 and (words <= fits or words % fits == 0):
         return _pairs(width, min(words, fits))
     if NEON_MATRIX and width > 1:
@@ -79,7 +83,7 @@ def dots_of(width: int, words: int, largest: int, dot4: Function = unsigned_dot)
 
 
 def _words(width: int, words: int, dot4: Function, small: bool) -> Dots:
-    """Return Dots of words; small: sums fit i16, where a product of pairs is cheapest."""
+    """Return Dots in the form "words"; small: sums fit i16, so dot2 (PMADDWD) can scale them."""
 
     @fn
     def begin(dots, sums):
@@ -94,7 +98,7 @@ def _words(width: int, words: int, dot4: Function, small: bool) -> Dots:
 
     @fn
     def one_by_fours(dots, i, values, a, n):
-        """From a load of four columns sdot takes one as it is."""
+        """Load four columns at once; SDOT selects a column by index."""
         at = a + 4 * width * n
         for t in range(0, width, 4):
             x = v.i32x4_load(at + 4 * t)
@@ -168,24 +172,24 @@ def _pairs(width: int, run: int) -> Dots:
 
 @fn
 def square(x, y):
-    """i32x4 of the low and of the high halves of two."""
+    """Return the low 64-bit halves of x and y as one i32x4, and their high halves as another."""
     first, second = v.as_i64(x), v.as_i64(y)
     return v.as_i32(v.zip_low(first, second)), v.as_i32(v.zip_high(first, second))
 
 
 @fn
 def add_square(dots, t, columns, low, high):
-    """Columns t and t + 1, eight bytes each, times rows 0, 1 and rows 2, 3."""
+    """Add the products of columns t and t + 1, eight bytes each, and rows 0, 1 and rows 2, 3."""
     dots[t] = v.matrix_dot(dots[t], columns, low)
     dots[t + 1] = v.matrix_dot(dots[t + 1], columns, high)
 
 
 def _matrix(width: int, words: int) -> Dots:
-    """Return Dots of matrices; the even word of two is kept behind the sums until the odd."""
+    """Return Dots in the form "matrix"; an even word waits in an extra vector for the odd one."""
 
     @fn
     def cross(to, dots):
-        """From columns to squares and, the same, back."""
+        """Convert column sums to 2 x 2 squares; the conversion is its own inverse."""
         for t in range(0, width, 2):
             to[t], to[t + 1] = square(dots[t], dots[t + 1])
 

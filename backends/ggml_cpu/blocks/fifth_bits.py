@@ -1,7 +1,8 @@
-"""Values of five bits: nibbles, and apart from them 32 fifth bits, bit i that of value i.
+"""5-bit values: nibbles and a separate word of 32 fifth bits, bit i for value i.
 
-In panels these are by word: bit 8 * c + s is that of byte c of word s, where words 0..3 are the low
-nibbles and 4..7 the high ones; one shift brings a word's four bits above their nibbles.
+Panels store the fifth bits by word: bit 8 * c + s belongs to byte c of word s. Words 0..3 are the
+low nibbles, words 4..7 the high nibbles. One shift then moves the four bits of a word above their
+nibbles.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from ggml_cpu.blocks.rounding import BITS, store_nibbles
 from ggml_cpu.kernel import Function, fn
 
 LOW_BITS = 0x01010101
-SPREAD = 0x00204081  # times four bits: bit c also at 8 * c, under LOW_BITS
-GATHER = 0x01020408  # the way back: bits 8 * c to 24 + c
-EACH_BIT = 0x8040201008040201 - (1 << 64)  # byte i has bit i
+SPREAD = 0x00204081  # factor that copies bit c of four bits to bit 8 * c; mask with LOW_BITS
+GATHER = 0x01020408  # the inverse: factor that copies bit 8 * c to bit 24 + c
+EACH_BIT = 0x8040201008040201 - (1 << 64)  # byte i is 1 << i
 
 
 @fn
 def bits_by_word(bits):
-    """A vector of fifth bits in the order of values, to that of a panel."""
+    """Convert a vector of fifth bits from value order to panel order."""
     result = (bits & 15) * SPREAD & LOW_BITS
     for s in range(1, 8):
         result = result | (((bits >> (4 * s)) & 15) * SPREAD & LOW_BITS) << s
@@ -28,7 +29,7 @@ def bits_by_word(bits):
 
 @fn
 def bits_by_value(bits):
-    """The fifth bits of one row of a panel in the order of values again."""
+    """Convert the fifth bits of one panel row back to value order."""
     result = 0
     for s in range(8):
         result |= (((bits >> s) & LOW_BITS) * GATHER >> 24 & 15) << (4 * s)
@@ -38,7 +39,10 @@ def bits_by_value(bits):
 def in_panels(
     panel: tuple[Function, Function], panel_at: int, block_at: int
 ) -> tuple[Function, Function]:
-    """Return `panel` of walk.py:weight with the fifth bits, which are at these places, by word."""
+    """Return `panel` (see walk.py:weight) with the fifth bits reordered by word.
+
+    They have offset `panel_at` in a panel block and `block_at` in a block.
+    """
     pack, gather = panel
 
     @fn
@@ -55,7 +59,10 @@ def in_panels(
 
 
 def five_bits(panel_at: int, block_at: int) -> tuple[Function, Function]:
-    """Return what block32.py:four_bits returns, for fifth bits here and nibbles behind them."""
+    """Return pairs_of and values_of like block32.py:four_bits, for 5-bit values.
+
+    The fifth bits have the given offsets; the nibbles follow them.
+    """
 
     @fn
     def pairs_of(w, i):
@@ -77,7 +84,7 @@ def five_bits(panel_at: int, block_at: int) -> tuple[Function, Function]:
 
 @fn
 def store_five_bits(dst, q, r):
-    """Fifth bits, and after them nibbles of q with those of r above."""
+    """Store the fifth bits of q and r, then 16 bytes with the low nibbles of q and r."""
     bits = v.i32x16_load(v.table(BITS))
     low = v.vsum(v.select((q & 16) != 0, bits, 0))
     v.st_u16(dst, low)

@@ -1,4 +1,4 @@
-"""Common parts of f32, f16 and bf16: panels of 2 * LANES rows of f32 (or pairs of bf16) a call."""
+"""Matrix multiplication for f32, f16 and bf16: panels of 2 * LANES rows of f32 or bf16 pairs."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ ROW = 2 * WORD  # bytes of a panel per step
 ROWS_AT_ONCE = 4  # rows in place that share a load of the column
 COLUMNS_AT_ONCE = TILE // 3  # columns that share a load of the rows
 CHAINS = 4  # independent sums of one row
-NEAR = 16 << 10  # bytes of a column that stays in the L1 cache while rows pass by
-SPAN = 64  # steps that are added up by themselves: one long sum would round much more
-FEW = 64  # columns up to which rows are used as they are: several share a load
-K_BLOCK = 512  # steps of a panel at a time: 64 KiB where a vector has 16 lanes
+NEAR = 16 << 10  # largest column, in bytes, that remains in the L1 cache while rows are read
+SPAN = 64  # steps per partial sum: one long sum would have a larger rounding error
+FEW = 64  # largest batch that uses rows in place: several columns share a load
+K_BLOCK = 512  # steps of a panel at a time: 64 KiB for vectors of 16 lanes
 
 
 @fn
 def add_to(at, more, x):
-    """Store x, or with `more` add it to what is there."""
+    """Store x at `at`, or add it to the vector at `at` if `more`."""
     if more:
         x = x + v.f32_load(at)
     v.store(at, x)
@@ -72,10 +72,11 @@ def _unpack(interleave: Function) -> Function:
 class Operands(NamedTuple):
     """Functions that read rows in place and columns for dot products.
 
-    load, load_n, size                       a vector of a row, its first n elements; element bytes
-    column_load, column_load_n, column_size  of a column
+    load, load_n, size                       read a vector of a row, its first n elements; bytes per
+                                             element
+    column_load, column_load_n, column_size  the same for a column
     multiply_add                             multiply_add(sum, row, column)
-    span                                     elements in a vector
+    span                                     elements per vector
     """
 
     load: Function
@@ -89,13 +90,13 @@ class Operands(NamedTuple):
 
 
 def _dots(operands: Operands, at_once: int) -> Function:
-    """Return products of ROWS_AT_ONCE rows and `at_once` columns."""
+    """Return dots(..), like `Weight.dots`, for ROWS_AT_ONCE rows and `at_once` columns."""
     load, load_n, size, column_load, column_load_n, column_size, multiply_add, span = operands
     both = ROWS_AT_ONCE * at_once
 
     @routine
     def dots(src, stride, rows, a, apart, columns, n, out):
-        """Rows and columns past the last repeat it. The rows that follow are fetched meanwhile."""
+        """Compute the dot products and prefetch the next rows; missing rows repeat the last one."""
         sums = v.f32_regs(both)
         whole = n // span * span
         for i in range(0, whole, span):
@@ -122,8 +123,10 @@ def _dots(operands: Operands, at_once: int) -> Function:
 
 
 def _few_dots(operands: Operands) -> Function:
-    """Return products with two columns, or with up to COLUMNS_AT_ONCE: an unused one costs as much
-    as the others."""
+    """Return `Weight.dots`: a variant for two columns and one for up to COLUMNS_AT_ONCE.
+
+    An unused column has the same cost as a used column.
+    """
     two, most = _dots(operands, 2), _dots(operands, COLUMNS_AT_ONCE)
 
     @fn
@@ -137,7 +140,7 @@ def _few_dots(operands: Operands) -> Function:
 
 
 def _dot(operands: Operands) -> Function:
-    """Return products with one column: row by row while it stays in L1, else several a pass."""
+    """Return `Weight.dot`: one row at a time if the column fits the L1 cache, else several rows."""
     load, load_n, size, column_load, column_load_n, column_size, multiply_add, span = operands
     several_rows = _dots(operands, 1)
     stretch = CHAINS * span
@@ -190,7 +193,7 @@ def fma_f32(total, x, y):
 
 
 def f32_weight(name: str, activations: Activations, load: Function, load_n: Function) -> Weight:
-    """Return a type of elements that `load(address)`, `load_n(address, n)` turn into f32."""
+    """Return a weight type multiplied in f32; `load`, `load_n` convert its elements to f32."""
     kind = BY_NAME[name]
     size = kind.type_size
     operands = Operands(load, load_n, size, load_f32, load_f32_n, 4, fma_f32, LANES)
@@ -250,7 +253,7 @@ def dot_pairs(total, x, y):
 
 
 def bf16_pairs_weight(name: str, activations: Activations) -> Weight:
-    """Return bf16 for a CPU that multiplies pairs of elements."""
+    """Return bf16 for CPUs with bf16 dot products of pairs (VDPBF16PS, BFDOT)."""
     operands = Operands(
         load_pairs, load_pairs_n, 2, load_pairs, load_pairs_n, 2, dot_pairs, 2 * LANES
     )

@@ -1,4 +1,4 @@
-"""Functions of a type: its rows to f32 and back; for a type of weights, products as well."""
+"""Functions of a type: conversion of rows to f32 and back, and matrix multiplication of weights."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
 
 LAYOUT = f"x{LANES}"  # the repacked layout: panels of LANES rows
-BLOCKS = 1 << 40  # a `k_block` that no row reaches
-FEW = 4  # columns, each multiplied alone
+BLOCKS = 1 << 40  # a `k_block` larger than any row
+FEW = 4  # largest batch that uses rows in place if `dot` multiplies each column separately
 
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """A type as rows in ggml's own bytes. All functions are `@fn` and take whole blocks.
+    """Conversion of rows in ggml's layout. All functions are `@fn` and take whole blocks.
 
-    dequantize   dequantize(src, n, dst): n elements to f32; None for the float types
-    quantize     quantize(src, n, dst): f32 to blocks, as ggml-quants.c:quantize_row_*_ref rounds;
-                 None where no op makes blocks of the type
-    vector       vector(block, i): LANES values from value i of a block on, f32; None where it is as
-                 good to dequantize rows
+    dequantize   dequantize(src, n, dst): convert n elements to f32; None for the float types
+    quantize     quantize(src, n, dst): convert f32 to blocks, rounded like
+                 ggml-quants.c:quantize_row_*_ref; None if no op writes the type
+    vector       vector(block, i): LANES values of a block as f32, from value i on; None if
+                 dequantizing rows is as fast
     """
 
     type: GGMLType
@@ -34,35 +34,35 @@ class Format:
 
 @dataclass(frozen=True, kw_only=True)
 class Weight(Format):
-    """A type of weights. Rows lie in ggml's own blocks ("in place") or in panels.
+    """A weight type, with functions that multiply rows in ggml's layout ("in place") or panels.
 
-    A panel is `rows` rows, cut along k into steps of `step` elements, in the order in which `tile`
-    reads them.
+    A panel has `rows` rows, split along k into steps of `step` elements, in the order `tile` reads.
 
-    activations   what the other operand is rounded to, and how it is packed; its block is a step,
-                  which may be a part of a block of weights
-    panel         panel(steps): bytes of a panel of so many steps
-    unpack        unpack(src, stride, rows, n, dst): panel of up to `rows` rows of n elements
+    activations   format of the other operand; one of its blocks is a step, which may be a part of a
+                  weight block
+    panel         panel(steps): bytes of a panel of `steps` steps
+    unpack        unpack(src, stride, rows, n, dst): pack up to `rows` rows of n elements to a panel
     tile          tile(width) -> multiply(panel, columns, steps, out): `out` f32 [width][rows]
-    dot           dot(src, stride, rows, column, n, out): up to `dot_rows` rows in place times one
-                  column, into `out` f32 [rows]
-    dots          dots(src, stride, rows, column, apart, columns, n, out): the same with up to
-                  `dot_columns` columns, `apart` bytes from one to the next, into `out` f32
-                  [dot_columns][dot_rows]; None where `dot` is as good
-    row           row(panel, r, n, dst): row r of a panel back in place; None where it is not there
-                  as it was, or weights are not worth repacking at load
-    rounded       whether they are worth it, though panels have their values rounded, not `row`
-    values        values(put, size) -> walk(panel, n, to): what a panel of n elements has, to
-                  put(bytes, scale, offset, to), four of each row at a time and `size` bytes after
-                  the four before; values are bytes, as this CPU multiplies them with signed ones,
-                  times scale + offset, f32 [LANES]. None for floats
-    together      steps that are unpacked together, besides those of a block of weights
-    k_block       steps of a panel to unpack and multiply at a time at most, in whole blocks
-    of_dots       what `dot` and `dots` take, where that is not `activations`
-    few           columns up to which `dots` costs less than turning rows into panels
-    registers     whether panels are multiplied by registers of the CPU (amx.py), not by `tile`
-    of_panels     a repacked weight whose panels `unpack` takes, `stride` bytes apart; None: rows in
-                  place
+    dot           dot(src, stride, rows, column, n, out): multiply up to `dot_rows` rows in place by
+                  one column, into `out` f32 [rows]
+    dots          dots(src, stride, rows, column, apart, columns, n, out): multiply them by up to
+                  `dot_columns` columns, `apart` bytes apart, into `out` f32
+                  [dot_columns][dot_rows]; None if `dot` is as fast
+    row           row(panel, r, n, dst): restore row r of a panel in ggml's layout; None if panels
+                  cannot restore it, or if weights are not repacked at load
+    rounded       True if weights are repacked at load although panels have rounded values, so that
+                  `row` is None
+    values        values(put, size) -> walk(panel, n, to): call put(bytes, scale, offset, to) for
+                  four elements of each row at a time; `to` advances by `size`. An element is byte *
+                  scale + offset, f32 [LANES]; bytes are the operand of this CPU's dot product with
+                  signed bytes. None for floats
+    together      number of steps that `unpack` requires as a unit, at least a weight block
+    k_block       maximum number of steps to unpack and multiply at a time, in whole blocks
+    of_dots       activations of `dot` and `dots`, if not `activations`
+    few           largest batch for which `dot` or `dots` is faster than packing rows to panels
+    registers     True if panels are multiplied with AMX tile registers (amx.py) instead of `tile`
+    of_panels     a repacked weight whose panels are the source of `unpack`, `stride` bytes apart;
+                  None: rows in place
     """
 
     activations: Activations

@@ -1,15 +1,17 @@
-"""f16 weights times many columns, as 16-bit integers: twice the products of f32 in an instruction.
+"""f16 GEMM with 16-bit integers, which has twice the products per instruction of f32.
 
-SHARED values share an f32 scale, in rows of weights as in columns of activations. It is as small as
-16 bits allow and as the root of their sum of squares may be: where that is at most NORM on both
-sides no sum overflows, since none exceeds the product of the two (Cauchy-Schwarz). Normal values
-are 4092 steps on average, so the error is half of that of activations rounded to f16, which
-llama.cpp does; those beside a value 1000 times as large are 22, and that one is off by less than
-in f16. An infinity or a NaN anywhere makes the sums of its row or column NaN.
+SHARED values of a weight row or of an activation column share an f32 scale. The scale is the
+smallest for which values fit 16 bits and the root of their sum of squares is at most NORM. Then no
+sum overflows: it is at most the product of both roots (Cauchy-Schwarz).
 
-A step has BLOCK of them, and a word values i and i + LANES of 2 * LANES. Two steps of a panel:
-scales [2 * LANES rows] | words [BLOCK][2 * LANES rows]; a step of a column: scale | words
-[BLOCK / 2], where the scale is that of this step and the next; the next one's is not used.
+Normally distributed values have an RMS of 4092 quantization steps. Their error is half the error of
+activations rounded to f16, as in llama.cpp. Next to a value 1000 times their RMS, their RMS is 33
+steps; the error of the large value is smaller than in f16. An infinity or NaN makes the results of
+its row or column NaN.
+
+A step has BLOCK values. A word has values i and i + LANES of 2 * LANES. Two steps of a panel are
+scales [2 * LANES rows] | words [BLOCK][2 * LANES rows]. A step of a column is scale | words
+[BLOCK / 2]; only the first scale of each TOGETHER steps is used.
 """
 
 from __future__ import annotations
@@ -25,14 +27,14 @@ TOGETHER = 2  # steps with one scale
 SHARED = TOGETHER * BLOCK
 TOP = 32767.0
 NORM = 46300.0
-assert (NORM + 0.5 * SHARED**0.5) ** 2 < 2**31  # rounding adds up to half of one to each
-TINY = 1e-30  # blocks whose largest value is smaller count as zeros: its inverse may overflow
-SQUARES = 1e-30, 1e30  # sums of squares that are right in f32; for others the largest they can be
+assert (NORM + 0.5 * SHARED**0.5) ** 2 < 2**31  # rounding adds up to 0.5 to each value
+TINY = 1e-30  # blocks with a smaller maximum become zeros: its inverse may overflow
+SQUARES = 1e-30, 1e30  # range in which f32 sums of squares are accurate; else use an upper bound
 
 WORDS = BLOCK // 2
 WORD = 4 * LANES
 ROW = 2 * WORD
-K_BLOCK = 24  # steps of a panel at a time: 98 KiB where a vector has 16 lanes
+K_BLOCK = 24  # steps of a panel at a time: 98 KiB for vectors of 16 lanes
 SPAN = 2 * LANES
 
 
@@ -46,7 +48,10 @@ def scale_of(load_n: Function, size: int, most: float, length: int) -> Function:
 
     @fn
     def scale(x, n):
-        """What one stands for among the up to `length` values at x; none is above most."""
+        """Return the scale of up to `length` values at x; NaN if one of them is not finite.
+
+        Divided by it, values are at most `most` and their norm is at most NORM.
+        """
         top, sums = v.f32(0.0), v.f32(0.0)
         for i in range(0, length, LANES):
             value = load_n(x + size * i, n - i)
@@ -69,8 +74,7 @@ def scale_of(load_n: Function, size: int, most: float, length: int) -> Function:
 def row_scale(load_n: Function, size: int, most: float) -> Function:
     @fn
     def scale(x, n):
-        """What one stands for in a row of n values, none of which is above most; NaN where one of
-        them is not finite."""
+        """Return the scale with which n values are at most `most`; NaN if one is not finite."""
         top, bad = v.f32(0.0), v.f32(0.0)
         for i in range(0, n, LANES):
             value = load_n(x + size * i, n - i)
@@ -94,7 +98,7 @@ def inverse(scale):
 def _words(load_n: Function, size: int) -> Function:
     @fn
     def words(x, n, factor):
-        """LANES words of the up to 2 * LANES values at x, multiplied by `factor`."""
+        """Return up to 2 * LANES values times `factor` as LANES words of two 16-bit integers."""
         first = v.to_i32(v.vround(load_n(x, n) * factor))
         second = v.to_i32(v.vround(load_n(x + size * LANES, n - LANES) * factor))
         return (first & 0xFFFF) | (second << 16)
@@ -126,12 +130,12 @@ INTEGERS = Activations("i16", BLOCK, 4 * (WORDS + 1), pack)
 
 
 def unpacker(load_n: Function, size: int) -> Function:
-    """Return `Weight.unpack` of `size`-byte elements; load_n(address, n): the first n as f32."""
+    """Return `Weight.unpack` for `size`-byte elements; load_n(address, n) converts n to f32."""
     scale, words = scale_of(load_n, size, TOP, SHARED), _words(load_n, size)
 
     @fn
     def some_rows(src, stride, rows, n, dst):
-        """SHARED values of LANES rows, the last of them repeated; the next ones are fetched."""
+        """Pack SHARED values of LANES rows and prefetch the next; missing rows repeat the last."""
         for r in range(LANES):
             row = src + min(r, rows - 1) * stride
             for i in range(0, SHARED * size, 64):
@@ -160,7 +164,7 @@ def unpacker(load_n: Function, size: int) -> Function:
 
 
 def tile(width: int, apart: int = ROW) -> Function:
-    """Return `Weight.tile`; apart: bytes from the sums of a column to those of the next."""
+    """Return `Weight.tile`; apart: distance in bytes between the sums of two columns."""
 
     @several(width)
     def multiply(w, a, steps, out):

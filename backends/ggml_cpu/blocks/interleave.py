@@ -1,4 +1,4 @@
-"""Rows to panels: 32-bit words of LANES rows side by side, so that a vector holds one of each."""
+"""Conversion of rows to panels: interleave the 32-bit words of LANES rows, one vector per word."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ggml_cpu.target import LANES
 
 
 def interleaver(load: Function, load_n: Function, size: int, per_word: int = 1) -> Function:
-    """Return a function that interleaves rows of elements of `size` bytes, `per_word` in a word.
+    """Return interleave(..) for rows with elements of `size` bytes, `per_word` elements per word.
 
-    `load(address)` gives LANES words as an i32 vector, `load_n(address, n)` those of the first n
-    elements, zeros after them.
+    `load(address)` reads LANES words as an i32 vector; `load_n(address, n)` reads the first n
+    elements and pads with zeros.
     """
     span = LANES * per_word
 
     @fn
     def interleave(src, stride, rows, n, dst, step):
-        """Word i of row r goes to dst + i * step + 4 * r; past the last row it is repeated."""
+        """Store word i of row r at dst + i * step + 4 * r; missing rows repeat the last."""
         for first in range(0, n, span):
             tile = v.i32_regs(LANES)
             left = n - first
@@ -40,7 +40,7 @@ def interleaver(load: Function, load_n: Function, size: int, per_word: int = 1) 
 
 @fn
 def transpose_rows(at, apart):
-    """LANES rows of as many words, `apart` bytes from one to the next, in place."""
+    """Transpose LANES rows of LANES words in place; rows are `apart` bytes apart."""
     words = v.i32_regs(LANES)
     for i in range(LANES):
         words[i] = v.i32_load(at + apart * i)
@@ -50,7 +50,7 @@ def transpose_rows(at, apart):
 
 
 def word_interleaver(flip: int) -> Function:
-    """Return an interleaver of words, into which `flip` is XORed."""
+    """Return an interleaver that XORs `flip` into each word."""
 
     @fn
     def load_words(address):
@@ -68,13 +68,13 @@ interleave_words = word_interleaver(0)
 
 @fn
 def interleave_halves(src, stride, rows, dst):
-    """The 16-bit numbers at the start of LANES rows side by side."""
+    """Store the first 16-bit number of each of LANES rows contiguously."""
     for r in range(LANES):
         v.st_u16(dst + 2 * r, v.ld_u16(src + min(r, rows - 1) * stride))
 
 
 def word_by_word(block_bytes: int) -> tuple[Function, Function]:
-    """Return `panel` of walk.py:weight for panels that keep the words of a block in their order."""
+    """Return `panel` (see walk.py:weight) for panels that keep the word order of blocks."""
     words = block_bytes // 4
 
     @fn
@@ -90,9 +90,9 @@ def word_by_word(block_bytes: int) -> tuple[Function, Function]:
 
 
 def scale_first(block_bytes: int, size: int, flip: int = 0) -> tuple[Function, Function]:
-    """Return the same for blocks of a scale (1 or 2 bytes) and words: [LANES], [..][LANES].
+    """Return `panel` (see walk.py:weight) for blocks of a scale of `size` bytes (1 or 2) and words.
 
-    flip: is XORed into the words of panels.
+    A panel block has scales [LANES] and words [..][LANES]. `flip` is XORed into its words.
     """
     words, interleave = (block_bytes - size) // 4, word_interleaver(flip)
 

@@ -1,4 +1,4 @@
-"""Nibbles that are indices of 16 levels (ggml-common.h:kvalues_iq4nl, kvalues_mxfp4)."""
+"""Lookup tables of 16 levels indexed by nibbles (ggml-common.h:kvalues_iq4nl, kvalues_mxfp4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 
-# Uneven levels; and the four-bit floats (e2m1), doubled so that they are integers.
+# Levels of iq4_nl; 4-bit floats (E2M1) times 2, which makes them integers.
 UNEVEN = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 DOUBLED_FP4 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 
@@ -23,13 +23,13 @@ FP4_FLOATS = np.array(DOUBLED_FP4, np.float32).tobytes()
 
 @fn
 def both_levels(levels, packed):
-    """Levels of the low and of the high nibbles."""
+    """Return the levels of the low nibbles and of the high nibbles."""
     return v.lookup16(levels, packed & 15), v.lookup16(levels, (packed >> 4) & 15)
 
 
 @fn
 def store_levels(src, table, scale, dst):
-    """16 bytes of nibbles to 32 levels times `scale`, low nibbles first."""
+    """Convert 16 bytes of nibbles to 32 levels times `scale`, low nibbles first."""
     low, high = both_levels(v.i8x16_load(table), v.i8x16_load(src))
     v.store(dst, v.to_f32(v.to_i32(low)) * scale)
     v.store(dst + 64, v.to_f32(v.to_i32(high)) * scale)
@@ -37,7 +37,7 @@ def store_levels(src, table, scale, dst):
 
 @fn
 def nearest_uneven(x):
-    """Index of the level next to x; the upper one when two are equally far."""
+    """Return the index of the level nearest to x; the upper one of a tie."""
     index = v.i32x16(0)
     for i in range(15):
         index = index + v.select(x >= v.ld_f32(v.table(HALFWAY) + 4 * i), v.i32x16(1), 0)
@@ -51,7 +51,7 @@ def uneven_at(index):
 
 @fn
 def nearest_fp4(x, scale):
-    """Index of the level with level * scale next to x; the first of equals."""
+    """Return the index of the level for which level * scale is nearest to x; the first of a tie."""
     least, index = v.vabs(x), v.i32x16(0)
     for i in range(1, 16):
         error = v.vabs(v.ld_f32(v.table(FP4_FLOATS) + 4 * i) * scale - x)

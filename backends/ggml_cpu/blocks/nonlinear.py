@@ -1,7 +1,7 @@
-"""Blocks of block32.py whose nibbles are indices of 16 levels: scale, 1 or 2 bytes | u8 [16].
+"""Types of block32.py with nibbles that index 16 levels: scale, 1 or 2 bytes | u8 [16].
 
-In panels the levels of a product have an offset, which makes them unsigned; it is a multiple of 8,
-since the activations keep 8 times their sum.
+Panel kernels add an offset to the levels, which makes them unsigned. The offset is a multiple of 8,
+because activation blocks store -8 times their sum.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def weight(
     scales_of: Function,
     encode: Function,
 ) -> Weight:
-    """Return a weight type of blocks of sixteen uneven levels.
+    """Return a weight type with 16 nonlinear levels.
 
-    offset             I8_BIAS, or what leaves the levels in 0..127
-    scale_of(block)    the scale of a block in place
-    scales_of(scales)  those of a block of a panel
+    offset             I8_BIAS, or an offset that moves the levels into 0..127
+    scale_of(block)    scale of a block in place
+    scales_of(scales)  scales of a panel block
     """
     scale_size, table = BY_NAME[name].type_size - 16, table_of(levels)
 

@@ -1,9 +1,9 @@
 """Addresses of the blocks of a panel.
 
-A block of LANES rows is words of four bytes, each a vector. Some types also have a scale of one or
-two bytes, which lies before the words. Where words are many, the scales of as many blocks as make a
-vector lie before the words of these, so that no word lies across two lines of the cache; the last
-blocks of a panel may be fewer.
+A panel block interleaves the 4-byte words of LANES rows; each word is a vector. Types with a scale
+of one or two bytes store the scales before the words. If blocks have many words, the scales of as
+many blocks as fill a vector precede the words of all these blocks, so that no vector crosses a
+cache line. The last group of a panel may have fewer blocks.
 """
 
 from __future__ import annotations
@@ -16,39 +16,38 @@ from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
 
 WORD = 4 * LANES
-MANY = 8  # words of a block from which that pays for the loop
+MANY = 8  # words per block from which this grouping pays
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """Bytes of the words of a block of a panel, and of its scales where these are no words."""
+    """Bytes of the words of a panel block, and of its scales if they are not part of the words."""
 
     words: int
     scales: int = 0
 
     @property
     def together(self) -> int:
-        """Blocks whose scales lie together."""
+        """Number of blocks whose scales are contiguous."""
         return WORD // self.scales if self.scales and self.words >= MANY * WORD else 1
 
     @property
     def before(self) -> int:
-        """Bytes before the words of these."""
+        """Bytes of scales before the words of a group."""
         return self.together * self.scales
 
 
 def blocks_of(kind: GGMLType) -> Blocks:
-    """Return the blocks of a type whose panels have the bytes of its rows."""
+    """Return the Blocks of a type if its panels have the same size as its rows."""
     scale = kind.type_size % 4
     return Blocks((kind.type_size - scale) * LANES, scale * LANES)
 
 
 def places(blocks: Blocks) -> tuple[Function, Function]:
-    """Return functions that walk over the blocks of a panel, i = 0, 1, ..., in groups of adjacent
-    ones:
+    """Return two functions that iterate over the blocks i = 0, 1, ... of a panel.
 
-    at(group, i)      the scales and the words of block i, which is in this group
-    after(group, i)   the group that the block after it is in
+    at(group, i)      addresses of the scales and the words of block i, which is in this group
+    after(group, i)   address of the group of block i + 1
     """
     last, scales, words, before = blocks.together - 1, blocks.scales, blocks.words, blocks.before
     size = before + blocks.together * words
@@ -65,7 +64,7 @@ def places(blocks: Blocks) -> tuple[Function, Function]:
 
 
 def length(blocks: Blocks) -> Callable[[int], int]:
-    """Return length(n), bytes of a panel of n blocks; an `@fn`."""
+    """Return an `@fn`, length(n): bytes of a panel of n blocks."""
     together, before, words = blocks.together, blocks.before, blocks.words
 
     @fn

@@ -1,4 +1,4 @@
-"""Rounding values to a block: extremes of vectors of 16, scales, packed bits."""
+"""Helpers that quantize values to a block: maxima of 16-value vectors, scales, packed bits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import largest
 from ggml_cpu.kernel import fn
 
-TINY = 1e-15  # smaller groups are zero (ggml-quants.c:GROUP_MAX_EPS)
+TINY = 1e-15  # groups with a smaller maximum become zero (ggml-quants.c:GROUP_MAX_EPS)
 BITS = (1 << np.arange(16, dtype=np.int32)).tobytes()
 
 
@@ -24,7 +24,7 @@ def smallest_of(x, y):
 
 @fn
 def inverse(d):
-    """1 / d, or 0 for 0."""
+    """Return 1 / d, or 0 for d 0."""
     if d == v.float32(0.0):
         return v.float32(0.0)
     return v.float32(1.0) / d
@@ -32,7 +32,7 @@ def inverse(d):
 
 @fn
 def away(x):
-    """Nearest integers as i8, halves away from zero; what is just below a half is not one."""
+    """Round to i8, halves away from zero like C's roundf, exact for values just below a half."""
     whole = v.vtrunc(x)
     one = v.copysign(v.f32x16(1.0), x)
     return v.to_i8(v.to_i32(v.select(v.vabs(x - whole) >= 0.5, whole + one, whole)))
@@ -40,7 +40,7 @@ def away(x):
 
 @fn
 def extreme(src, x, y):
-    """The first of 32 values of largest magnitude, with its sign; x and y are the values."""
+    """Return the value of largest magnitude of 32, the first of a tie; x and y are the values."""
     high, low = largest_of(x, y), smallest_of(x, y)
     if high != -low:
         return high if high > -low else low
@@ -52,13 +52,13 @@ def extreme(src, x, y):
 
 @fn
 def store_nibbles(dst, q, r):
-    """16 bytes: low nibbles of q, then of r above them."""
+    """Store 16 bytes with the low nibbles of q and, as high nibbles, those of r."""
     v.store(dst, v.to_i8((q & 15) | ((r & 15) << 4)))
 
 
 @fn
 def store_largest(x, n, at):
-    """Stores the largest magnitude of n values as f16 at `at`; returns the factor to scale by."""
+    """Store the largest magnitude of n values as f16 at `at` and return its inverse."""
     scale = largest(x, n)
     v.st_f16(at, scale)
     return inverse(scale)
@@ -66,13 +66,16 @@ def store_largest(x, n, at):
 
 @fn
 def ternary(x, factor):
-    """16 values, times `factor` within -1..1, rounded to 0, 1 and 2."""
+    """Round 16 values, within -1..1 after multiplication by `factor`, to levels 0, 1 and 2."""
     return v.to_i32(away(v.f32x16_load(x) * factor)) + 1
 
 
 @fn
 def offset_levels(src, offset, at):
-    """32 values as levels 0 .. 2 * offset - 1, `offset` for zero; the scale as the f16 at `at`."""
+    """Store the f16 scale of 32 values at `at` and return their levels 0 .. 2 * offset - 1.
+
+    Level `offset` is zero.
+    """
     x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
     scale = v.float32(extreme(src, x, y) / v.float32(-offset))
     factor, most = inverse(scale), v.i32x16(2 * offset - 1)
@@ -83,7 +86,7 @@ def offset_levels(src, offset, at):
 
 @fn
 def levels_from_lowest(src, most, at):
-    """32 values as levels, 0 for the lowest; scale and lowest value as the two f16 at `at`."""
+    """Store scale and minimum of 32 values as two f16 at `at` and return their levels 0 .. most."""
     x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
     low = smallest_of(x, y)
     scale = v.float32((largest_of(x, y) - low) / v.float32(most))
@@ -95,6 +98,6 @@ def levels_from_lowest(src, most, at):
 
 @fn
 def store_scaled(bytes, n, scale, x):
-    """n signed bytes times `scale` as f32; n a multiple of 16."""
+    """Store n signed bytes times `scale` as f32, n a multiple of 16."""
     for i in range(0, n, 16):
         v.store(x + 4 * i, v.to_f32(v.to_i32(v.i8x16_load(bytes + i))) * scale)

@@ -1,7 +1,7 @@
-"""The scale that quantizes a group best (ggml-quants.c:make_qx_quants, make_qkx2_quants, ...).
+"""Search for the best scale of a group (ggml-quants.c:make_qx_quants, make_qkx2_quants, ...).
 
-A group is one or two vectors of 16 values. Only scales are returned: the values are rounded anew
-once the scales are.
+A group is one or two vectors of 16 values. The functions return scales only: callers quantize the
+scales, then the values.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from ggml_cpu.blocks.rounding import TINY, largest_of, smallest_of
 from ggml_cpu.kernel import Function, fn
 
 FIRST = float(UNEVEN[0])
-MAGIC = 12582912.0  # 1.5 * 2^23: what is added to it loses its fraction
+MAGIC = 12582912.0  # 1.5 * 2^23: adding it to a f32 rounds off the fraction
 
 
 @fn
 def nearest(x):
-    """The whole number next to each element; halves go to the even one."""
+    """Round each element to the nearest integer, halves to even."""
     return (x + MAGIC) - MAGIC
 
 
@@ -28,7 +28,7 @@ def clipped(x, low, high):
 
 @fn
 def levels_above(x, scale, minimum, q_max):
-    """The values 0 .. q_max of x = scale * q - minimum."""
+    """Return levels q in 0 .. q_max with x = scale * q - minimum."""
     if scale == 0.0:
         return v.i32x16(0)
     return v.to_i32(clipped((x + minimum) / scale, 0.0, q_max))
@@ -36,7 +36,7 @@ def levels_above(x, scale, minimum, q_max):
 
 @fn
 def levels_around(x, scale, n_max):
-    """The values 0 .. 2 * n_max - 1 of x = scale * (q - n_max)."""
+    """Return levels q in 0 .. 2 * n_max - 1 with x = scale * (q - n_max)."""
     if scale == 0.0:
         return v.i32x16(0)
     return v.to_i32(clipped(x / scale, -n_max, n_max - 1.0) + n_max)
@@ -44,7 +44,7 @@ def levels_around(x, scale, n_max):
 
 @fn
 def first_extreme(src, n, x, y):
-    """The first of n values of largest magnitude, with its sign."""
+    """Return the value of largest magnitude of n, the first of a tie; x and y are the values."""
     top = v.float32(max(largest_of(x, y), -smallest_of(x, y)))
     for i in range(n):
         if abs(v.ld_f32(src + 4 * i)) == top:
@@ -59,7 +59,10 @@ def level_of(x, factor, minimum, q_max):
 
 @fn
 def error_of(src, n, base, factor, minimum, scale, offset, q_max, absolute):
-    """Weighted squared or absolute differences if values become levels, and levels values."""
+    """Return the weighted sum of squared or absolute errors of quantizing n values and back.
+
+    q = factor * (x - minimum), rounded; x' = scale * q + offset; a value's weight is base + |x|.
+    """
     total = v.float32(0.0)
     for i in range(n):
         x = v.ld_f32(src + 4 * i)
@@ -70,9 +73,9 @@ def error_of(src, n, base, factor, minimum, scale, offset, q_max, absolute):
 
 @fn
 def refitted(src, n, base, factor, minimum, q_max):
-    """Scale and minimum of least squares for the levels of these; a scale of -1 if there are none.
+    """Return the least-squares (scale, offset) for the levels of n values; scale -1 if singular.
 
-    Sums are in order, element by element: near ties between scales fall as in ggml.
+    Sums are sequential like ggml's, so near ties between scales have the same winner.
     """
     s_w, s_x, s_q = v.float32(0.0), v.float32(0.0), v.float32(0.0)
     s_qq, s_xq = v.float32(0.0), v.float32(0.0)
@@ -92,10 +95,10 @@ def refitted(src, n, base, factor, minimum, q_max):
 
 @fn
 def with_minimum(src, n, base, q_max, start, step, n_steps, absolute):
-    """Scale and minimum with x = scale * q - minimum, q from 0 to q_max, weights base + |x|.
+    """Return the best (scale, minimum) for x = scale * q - minimum, q in 0 .. q_max.
 
-    n_steps + 1 scales are tried, each refitted by least squares; the smallest error wins. As in
-    ggml, a winner's minimum is where later tries start.
+    Weights are base + |x|. The search tries n_steps + 1 scales, refits each by least squares, and
+    selects the smallest error. Like in ggml, later tries start from the minimum of the best so far.
     """
     low, high = v.ld_f32(src), v.ld_f32(src)
     for i in range(1, n):
@@ -119,7 +122,7 @@ def with_minimum(src, n, base, q_max, start, step, n_steps, absolute):
 
 @fn
 def symmetric(src, n_max):
-    """The scale of 16 values from -n_max to n_max - 1: the best of 19, weighted by squares."""
+    """Return the best of 19 scales for 16 values to -n_max .. n_max - 1, weights x^2."""
     x = v.f32x16_load(src)
     top, scale = first_extreme(src, 16, x, x), v.float32(0.0)
     if abs(top) >= TINY:
@@ -137,7 +140,10 @@ def symmetric(src, n_max):
 
 @fn
 def refined(src, n_max, spare):
-    """As symmetric, but values are moved one by one while that helps; spare: 16 bytes to use."""
+    """Return a scale like `symmetric`, but improve levels one at a time while the error decreases.
+
+    spare: 16 bytes of scratch.
+    """
     x = v.f32x16_load(src)
     top = first_extreme(src, 16, x, x)
     xq, qq = v.float32(0.0), v.float32(0.0)
@@ -169,7 +175,7 @@ def refined(src, n_max, spare):
 
 @fn
 def gains(src, factor):
-    """Of 32 values and their uneven levels: sums of x * level and of level^2, weighted by x^2."""
+    """Return sums of x * level and level^2 of 32 values and iq4_nl levels, weights x^2."""
     xq, qq = v.float32(0.0), v.float32(0.0)
     for part in range(2):
         x = v.f32x16_load(src + 64 * part)
@@ -183,7 +189,7 @@ def gains(src, factor):
 
 @fn
 def uneven(src, n_try):
-    """The scale of 32 values to uneven levels, from 2 * n_try + 2 starts."""
+    """Return the best scale of 32 values for the iq4_nl levels, from 2 * n_try + 2 starts."""
     x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
     top, scale = first_extreme(src, 32, x, y), v.float32(0.0)
     if abs(top) >= TINY:
@@ -200,8 +206,10 @@ def uneven(src, n_try):
 
 
 def largest_scale(searched: Function, groups: int) -> Function:
-    """Return largest(x, spare): of searched(x, spare) for the groups of 256 values, the one
-    farthest from zero."""
+    """Return largest(x, spare): the scale of largest magnitude of the groups of 256 values.
+
+    searched(x, spare) returns the scale of a group.
+    """
     apart = 1024 // groups
 
     @fn
@@ -219,9 +227,12 @@ def largest_scale(searched: Function, groups: int) -> Function:
 def scales_and_minima(
     searched: Function, groups: int, most: float, factors_at: int, store: Function
 ) -> Function:
-    """Return store_scales(x, block) for searched(x) -> (scale, minimum) of the groups of 256
-    values: it stores f16 d and d_min at `factors_at`, and by store(block, g, scale, minimum) each
-    group's multiples of these, 0 .. most."""
+    """Return store_scales(x, block): quantize the scales and minima of the groups of 256 values.
+
+    searched(x) returns (scale, minimum) of a group. store_scales stores f16 d and d_min at
+    `factors_at`, and calls store(block, g, scale, minimum) with the multiples of d and d_min of
+    each group, 0 .. most.
+    """
     apart = 1024 // groups
 
     @fn

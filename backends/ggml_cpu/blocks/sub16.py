@@ -1,8 +1,8 @@
-"""Blocks of 256 values in sixteen groups of 16, each with a scale and a minimum.
+"""Matrix multiplication for types with 256-value blocks, scales and minima per 16 values.
 
-A value is d * scale * q - dmin * minimum with q of up to three bits. Two bits of q come from 64
-bytes, 32 for each half of 128 values; in a half, bits 2 * j and 2 * j + 1 of byte i are of value
-32 * j + i. So group 8 * half + 2 * j + s is in the bytes from 16 * s on: words 4 * s to 4 * s + 3.
+A value is d * scale * q - dmin * minimum; q has up to three bits. Two bits of q are in 64 bytes, 32
+for each half of 128 values: in a half, bits 2 * j and 2 * j + 1 of byte i belong to value 32 * j +
+i. So group 8 * half + 2 * j + s has the bytes from 16 * s on: words 4 * s to 4 * s + 3.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from ggml_py.types import BY_NAME
 
 @fn
 def scale_byte(words, i):
-    """Signed byte i of each word, as i32."""
+    """Return signed byte i of each word as i32."""
     return v.asr(words << (24 - 8 * i), 24)
 
 
 @fn
 def in_order(sixteen):
-    """i8x16 as i16x16 in the order of a column's sums of 16."""
+    """Widen i8x16 to i16x16 in the order of a column's sums of 16."""
     wide = v.to_i16(sixteen)
     return v.shuffle(wide, 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15)
 
@@ -51,8 +51,10 @@ def group_sums(width: int) -> Function:
 
 
 def from_offset(width: int, offset: int) -> Function:
-    """Return begin(dots, a, n): the sums of columns, times -offset, over the group whose first word
-    in a column is n. offset: a power of two up to 32, or 0."""
+    """Return begin(dots, a, n): set `dots` to -offset times the column sums of a group.
+
+    n is the first word of the group in a column; offset is a power of two up to 32, or 0.
+    """
     bits = 6 - offset.bit_length()
 
     @fn
@@ -81,7 +83,7 @@ def _add_block(
 
         @fn
         def add_16(w, a, half, j, s, scale, sums):
-            """sums[t] += scale * dot over a group."""
+            """Add scale * (dot product of group 8 * half + 2 * j + s) to sums[t]."""
             dots = v.i32_regs(size)
             begin(dots, a, 32 * half + 8 * j + 4 * s)
             for i in range(4):
@@ -91,7 +93,7 @@ def _add_block(
 
         @fn
         def add_both(w, a, half, j, s, scales, sums):
-            """The same over groups at shifts j and j + 1, whose scales are bytes s and s + 2."""
+            """Add the groups at shifts j and j + 1; their scales are bytes s and s + 2."""
             one_of, other = v.i32_regs(size), v.i32_regs(size)
             begin(one_of, a, 32 * half + 8 * j + 4 * s)
             begin(other, a, 32 * half + 8 * j + 4 * s + 8)
@@ -169,7 +171,7 @@ def _words_of(
 def _add_in_place(values_of: Function, scales_of: Function, factors_of: Function) -> Function:
     @fn
     def add_64(block, a, j, scales, sums):
-        """sums + scale * dot over groups 2 * j and 2 * j + 1 of both halves."""
+        """Return sums + scale * dot over groups 2 * j and 2 * j + 1 of both halves."""
         x = v.concat(v.i8x32_load(a + 32 * j), v.i8x32_load(a + 32 * j + 128))
         dots = v.dot4(v.i32x16(0), values_of(block, j), x)
         return v.dot2(sums, v.as_i16(dots), v.as_i16(v.repeat_each(scales, 4)))
@@ -193,7 +195,7 @@ def _add_in_place(values_of: Function, scales_of: Function, factors_of: Function
 def _decode(values_of: Function, scales_of: Function, factors_of: Function) -> Function:
     @fn
     def put(values, dst, block, u):
-        """16 values of group u."""
+        """Store the 16 values of group u as f32."""
         d, dmin = factors_of(block)
         scales, minima = scales_of(block)
         x = v.to_f32(v.zext_i32(values)) * (d * v.float32(v.lane(scales, u)))
@@ -225,17 +227,18 @@ def weight(
     encode: Function,
     offset: int = 0,
 ) -> Weight:
-    """Return a weight type of this family, values up to `largest`; minima, scales: signed bytes.
+    """Return a weight type of this family, q at most `largest`; scales and minima are signed bytes.
 
-    Of a panel (panel itself, and encode: see walk.py):
-    word_of(w, half, j, i): the values in word i of a half at shift j, one a byte.
+    panel, encode: see walk.py.
+    Functions of a panel block:
+    word_of(w, half, j, i): values of word i of a half at shift j, one per byte.
     scale_words(w, i): scales and minima of groups 4 * i to 4 * i + 3.
-    factors(d, w): d and dmin, of which d may be where panels.py has scales.
-    Of a block in place:
-    values_of(block, j): the values at shift j, 32 of each half.
-    scales_of(block): all scales and minima, i8x16.
+    factors(d, w): d and dmin; d is stored in the block's scales (panels.py) or its words.
+    Functions of a block in place:
+    values_of(block, j): values at shift j, 32 of each half.
+    scales_of(block): all scales and minima, i8x16 each.
     factors_of(block): d and dmin.
-    offset: a power of two, where minima are this times the scales and dmin is d.
+    offset: a power of two if minima are offset * scales and dmin is d, else 0.
     """
     kind, in_place = BY_NAME[name], (values_of, scales_of, factors_of)
     panel_bytes = kind.type_size * LANES

@@ -1,10 +1,11 @@
-"""Blocks of 256 values in eight sub-blocks of 32 with 6-bit scales and minima.
+"""Matrix multiplication for types with 256-value blocks, 6-bit scales and minima per 32 values.
 
-In place a block starts with d f16 | dmin f16 | scales, 12 bytes; a value is d * scale * q - dmin *
-min. The 12 bytes are three words s0 s1 s2 of four bytes (ggml-quants.c:get_scale_min_k4):
-s0 scales 0..3 and, above their six bits, the top two of scales 4..7; s1 the minima alike; s2 the
-low four bits of scales 4..7 and of minima 4..7. In a panel the block is kept word by word: word i
-of LANES rows is one vector, at i * WORD.
+A block starts with d f16 | dmin f16 | scales, 12 bytes; a value is d * scale * q - dmin * min. The
+12 bytes are three words of four bytes (ggml-quants.c:get_scale_min_k4):
+s0: six bits of scales 0..3; above them the top two bits of scales 4..7
+s1: the same for minima
+s2: low four bits of scales 4..7 and, above them, of minima 4..7
+A panel keeps the word order of blocks: word i of LANES rows is one vector, at i * WORD.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ SIX_BITS, FOUR_BITS, TWO_BITS = 0x3F3F3F3F, 0x0F0F0F0F, 0x30303030
 
 @fn
 def later(s, s2):
-    """Scales (or minima) 4..7, one a byte, from s0 (s1) and the half of s2 that belongs to them."""
+    """Return scales (minima) 4..7, one per byte, from s0 (s1) and s2 with their bits lowest."""
     return (s2 & FOUR_BITS) | ((s >> 2) & TWO_BITS)
 
 
 @fn
 def scales_of(block):
-    """The eight scales of a block in place, one a byte of an int64."""
+    """Return the eight scales of a block in place as the bytes of an int64."""
     s0 = v.ld_u32(block + 4)
     return (s0 & SIX_BITS) | (later(s0, v.ld_u32(block + 12)) << 32)
 
@@ -48,13 +49,13 @@ def minima_of(block):
 
 @fn
 def bytes_of(eight):
-    """The bytes of an int64, as i8x8."""
+    """Return the bytes of an int64 as i8x8."""
     return v.low(v.as_i8(v.i64x2(eight)))
 
 
 @fn
 def even_bytes(words):
-    """Bytes 0 and 2 of each word, as i16."""
+    """Return bytes 0 and 2 of each word as i16."""
     return v.as_i16(words & 0x00FF00FF)
 
 
@@ -66,7 +67,7 @@ def _add_block(value_of: Function, largest: int, panel_bytes: int) -> Callable[[
 
         @fn
         def add_run(w, a, j, high, first, scale, sums):
-            """sums[t] += scale * dot over `run` words from `first` on of those of add_32."""
+            """Add scale * dot to sums[t], over `run` words of chunk j from word `first` on."""
             dots = v.i32_regs(size)
             for i in range(first, first + run):
                 values = value_of(w, j, high, i)
@@ -75,14 +76,14 @@ def _add_block(value_of: Function, largest: int, panel_bytes: int) -> Callable[[
 
         @fn
         def add_32(w, a, j, high, scale, sums):
-            """sums[t] += scale * dot over the low or the high values of chunk j."""
+            """Add scale * dot to sums[t], over the low or the high values of chunk j."""
             add_run(w, a, j, high, 0, scale, sums)
             if run < 8:
                 add_run(w, a, j, high, run, scale, sums)
 
         @fn
         def add_64(w, a, j, scales, sums):
-            """The same over all values of chunk j, of which these are the lowest two scales."""
+            """Add all values of chunk j; their scales are the low two bytes of `scales`."""
             low, high = v.i32_regs(size), v.i32_regs(size)
             for i in range(8):
                 one(low, i, value_of(w, j, 0, i), a, 16 * j + i)
@@ -92,7 +93,7 @@ def _add_block(value_of: Function, largest: int, panel_bytes: int) -> Callable[[
 
         @fn
         def add_minima(s1, s2, a, less):
-            """less[t] += minima * sums of column t."""
+            """Add minima * (sums of column t) to less[t]."""
             first, second = s1 & SIX_BITS, later(s1, s2 >> 4)
             for i in range(4):
                 pair = even_bytes((first if i < 2 else second) >> (8 * (i % 2)))
@@ -133,7 +134,7 @@ def _words_of(value_of: Function) -> Callable[[Function, int], Function]:
     def words_of(put: Function, size: int) -> Function:
         @fn
         def put_32(w, j, high, scale, offset, to):
-            """The low or the high values of chunk j."""
+            """Call `put` for the low or the high values of chunk j."""
             for i in range(8):
                 put(value_of(w, j, high, i), scale, offset, to + size * (16 * j + 8 * high + i))
 
@@ -160,7 +161,7 @@ def _words_of(value_of: Function) -> Callable[[Function, int], Function]:
 def _add_in_place(quads_of: Function) -> Function:
     @fn
     def add_half(block, a, half, scales, sums):
-        """sums + scale * dot over four sub-blocks of a block in place, 128 values."""
+        """Return sums + scale * dot over four sub-blocks of a block in place, 128 values."""
         low, high = quads_of(block, half)
         x = v.concat(v.i8x32_load(a), v.i8x32_load(a + 64))
         y = v.concat(v.i8x32_load(a + 32), v.i8x32_load(a + 96))
@@ -186,7 +187,7 @@ def _add_in_place(quads_of: Function) -> Function:
 
 @fn
 def factors_of(block, s):
-    """What the values of sub-block s are multiplied with, and what is taken off."""
+    """Return (d * scale, dmin * min) of sub-block s."""
     d = v.ld_f16(block) * v.float32((scales_of(block) >> (8 * s)) & 255)
     return d, v.ld_f16(block + 2) * v.float32((minima_of(block) >> (8 * s)) & 255)
 
@@ -194,7 +195,7 @@ def factors_of(block, s):
 def _decode(quads_of: Function) -> Function:
     @fn
     def put(values, dst, block, s):
-        """32 values of sub-block s."""
+        """Store the 32 values of sub-block s as f32."""
         d, minimum = factors_of(block, s)
         x = v.to_f32(v.zext_i32(values))
         v.store(dst + 128 * s, x * d - minimum)
@@ -213,7 +214,10 @@ def _decode(quads_of: Function) -> Function:
 
 @fn
 def store_group(scales, g, scale, minimum):
-    """Into the 12 bytes; groups in order, those from the fourth on have bits with earlier ones."""
+    """Store scale and minimum of group g in the 12 bytes; call it for groups 0 to 7 in order.
+
+    Groups 4 to 7 share bytes with groups 0 to 3.
+    """
     if g < 4:
         v.st_i8(scales + g, scale)
         v.st_i8(scales + 4 + g, minimum)
@@ -224,8 +228,11 @@ def store_group(scales, g, scale, minimum):
 
 
 def encoder(q_max: float, start: float, n_steps: int) -> tuple[Function, Function]:
-    """Return store_scales(x, block), which stores all before the values, and levels(x, block, g,
-    part): after it, the values 0 .. q_max of 16 of sub-block g (see search.py:with_minimum)."""
+    """Return two functions that encode a block (see search.py:with_minimum).
+
+    store_scales(x, block)       store d, dmin, scales and minima; call it first
+    levels(x, block, g, part)    levels 0 .. q_max of 16 values, half `part` of sub-block g
+    """
 
     @fn
     def searched(x):
@@ -256,10 +263,10 @@ def weight(
     quads_of: Function,
     encode: Function,
 ) -> Weight:
-    """Return a weight type of this family, of values up to `largest`.
+    """Return a weight type of this family, q at most `largest`.
 
-    value_of(w, j, high, i): from a panel, word i of the 32 low or high values of 64-chunk j.
-    quads_of(block, half): from a block in place, sub-blocks 0, 2 and sub-blocks 1, 3 of a half.
+    value_of(w, j, high, i): word i of the 32 low or high values of 64-value chunk j of a panel.
+    quads_of(block, half): values of sub-blocks 0, 2 and 1, 3 of half a block in place.
     encode(x, block): see walk.py.
     """
     kind = BY_NAME[name]

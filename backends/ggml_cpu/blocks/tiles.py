@@ -1,8 +1,8 @@
-"""Tiles of the columns of a product, and a column's address in its tile.
+"""Division of a matmul's columns into tiles.
 
-n columns become full tiles of TILE and a few narrower ones. A tile of width T that starts at column
-c lies c columns into the packed activations, so widths need not be remembered. The last tile may be
-wider than the columns left; its unused places repeat the last column.
+n columns are divided into full tiles of TILE columns and a few narrower ones. The tile that starts
+at column c has offset c * (bytes per column) in the packed activations, for any widths. The last
+tile may be wider than the remaining columns; its padding repeats the last column.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from collections.abc import Callable
 from ggml_cpu.kernel import Helper, fn, routine
 from ggml_cpu.target import TILE
 
-EIGHT = TILE == 12  # whether there are tiles of eight columns besides full ones
+EIGHT = TILE == 12  # True if partial tiles may have eight columns
 WIDTHS = (TILE, 8, 4, 2, 1) if EIGHT else (TILE, 4, 2, 1)
 FULL: int = {12: 10, 8: 7}.get(TILE, TILE)  # columns from which a full tile is the cheapest
-GRAIN = 4  # the widths of n columns never add up to more than n rounded up to this
+GRAIN = 4  # the tile widths of n columns add up to at most n rounded up to GRAIN
 
 
 @fn
 def tile_width(n):
-    """Width of the tile to take when n columns are left."""
+    """Return the width of the next tile if n columns remain."""
     if n >= FULL:
         return TILE
     if EIGHT and n >= 6:
@@ -32,7 +32,7 @@ def tile_width(n):
 
 @fn
 def tile_of(c, n):
-    """(first column, width) of the tile that column c of n lies in."""
+    """Return (first column, width) of the tile that contains column c of n."""
     first = c // TILE * TILE
     width = tile_width(n - first)
     while first + width <= c:
@@ -43,17 +43,19 @@ def tile_of(c, n):
 
 @fn
 def padded(n: int) -> int:
-    """Columns to reserve for n."""
+    """Return the number of columns to allocate for n columns."""
     return (n + GRAIN - 1) // GRAIN * GRAIN
 
 
 @fn
 def columns_before(i: int, n: int) -> int:
-    """Columns reserved for the matrices before number i, of n columns each; for i of them."""
+    """Return the number of columns allocated for i matrices of n columns each."""
     return i * padded(n)
 
 
 def several(columns: int) -> Callable[[Helper], Helper]:
-    """Return the declaration for products of a panel with so many columns: apart, but for one
-    column, which decoding waits for."""
+    """Return the decorator of a panel kernel for `columns` columns.
+
+    `fn` inlines the kernel for one column, which decoding uses; `routine` makes it a function.
+    """
     return fn if columns == 1 else routine

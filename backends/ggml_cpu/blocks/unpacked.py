@@ -1,7 +1,7 @@
-"""Blocks that unpack to bytes, with one f32 scale for 16 or for 32 of them.
+"""Matrix multiplication for types that unpack to bytes with one f32 scale per 16 or 32 values.
 
-These are the types of one to three bits, whose bytes come out of tables or bit fields, and four-bit
-floats. They are decoded 64 values at a time: a chunk.
+These are the types of one to three bits, decoded with tables or bit fields, and 4-bit floats. They
+are decoded in chunks of 64 values.
 
 Panel of a chunk: words [16][LANES], values plus OFFSET | scales f32 [64 / per][LANES]
 """
@@ -33,21 +33,22 @@ from ggml_py.types import BY_NAME, GGMLType
 
 SQUARE = WORD * LANES  # bytes of LANES words of LANES rows
 SCALES = CHUNK * LANES
-# Where the quarters of a row lie while the squares of a panel are still to be transposed.
+# Offsets of the quarters of a row in a panel before its squares are transposed.
 QUARTERS = tuple(16 * i // WORD * SQUARE + 16 * i % WORD for i in range(4))
-K_BLOCK = 32  # chunks of a panel at a time: 40 KiB where a vector has 16 lanes
+K_BLOCK = 32  # chunks of a panel at a time: 40 KiB for vectors of 16 lanes
 
 
 @dataclass(frozen=True)
 class Decoder:
     """Functions (`@fn`) that read chunk j of a block in place.
 
-    per         values that share a scale: 16 or 32
-    bytes_of    bytes_of(block, j): i8x64 within 0..127, values plus `offset` or magnitudes
+    per         number of values that share a scale: 16 or 32
+    bytes_of    bytes_of(block, j): i8x64 in 0..127, values plus `offset`, or magnitudes
     scales_of   scales_of(block, j): f32x4 or f32x2
     signs_of    signs_of(block, j): an int64 with a bit for each negative value; None: no signs
-    cheap       whether decoding takes so few registers that chunks are best done side by side
-    whole       whether a block, of 256, has one scale and no signs, and columns one for each 256
+    cheap       True if decoding needs few registers, so that interleaving two chunks is faster
+    whole       True if blocks have 256 values, one scale and no signs, and columns have one scale
+                per 256 values
     """
 
     type: GGMLType
@@ -61,12 +62,12 @@ class Decoder:
 
     @property
     def chunks(self) -> int:
-        """Chunks of a block."""
+        """Number of chunks per block."""
         return self.type.block_size // CHUNK
 
     @property
     def groups(self) -> int:
-        """Groups of a chunk: values with one scale."""
+        """Number of groups per chunk; the values of a group share a scale."""
         return CHUNK // self.per
 
     @property
@@ -77,12 +78,12 @@ class Decoder:
 
 @fn
 def negated(values, signs):
-    """i8x64 values, those negated whose bit of an int64 is set."""
+    """Return i8x64 values; each value with a set bit in the int64 `signs` is negated."""
     return v.select(v.mask64(signs), -values, values)
 
 
 def _values(decoder: Decoder) -> Function:
-    """Return values(block, j): those of a chunk without their scales, i8x64."""
+    """Return values(block, j): the unscaled values of a chunk, i8x64."""
     bytes_of, signs_of, offset = decoder.bytes_of, decoder.signs_of, decoder.offset
 
     @fn
@@ -186,7 +187,7 @@ def _tile(decoder: Decoder) -> Callable[[int], Function]:
 
 
 def _groups(per: int) -> tuple[Function, Function]:
-    """Return readers of a column's chunk, one f32 a group: scales, and -OFFSET times the sums."""
+    """Return functions that read scales and -OFFSET * sums of a column's chunk, f32 per group."""
 
     @fn
     def scales_of_16(a):
@@ -210,7 +211,10 @@ def _groups(per: int) -> tuple[Function, Function]:
 
 
 def _chunk(decoder: Decoder) -> Function:
-    """Return add(block, j, a, total, less): a chunk times one of a column, and OFFSET's share."""
+    """Return add(block, j, a, total, less): accumulate the dot product of a chunk.
+
+    `less` accumulates -OFFSET * scales * sums, from which `weight` corrects for `offset`.
+    """
     bytes_of, scales_of, signs_of = decoder.bytes_of, decoder.scales_of, decoder.signs_of
     words, offset = decoder.per // 4, decoder.offset
     column_scales, column_sums = _groups(decoder.per)
@@ -238,7 +242,7 @@ def _chunk(decoder: Decoder) -> Function:
 
 
 def _whole(decoder: Decoder) -> Function:
-    """Return add(block, a, total, less) for four chunks with one scale: sums stay integers."""
+    """Return add(block, a, total, less) for blocks with one scale: integer sums of four chunks."""
     bytes_of, scales_of, size = decoder.bytes_of, decoder.scales_of, CHUNK_BYTES
 
     @fn
@@ -261,7 +265,7 @@ def _whole(decoder: Decoder) -> Function:
 
 
 def _block(decoder: Decoder) -> Function:
-    """Return add(block, a, total, less): the same for a whole block."""
+    """Return add(block, a, total, less): accumulate the dot product of a whole block."""
     if decoder.whole:
         return _whole(decoder)
     chunks, add_chunk = decoder.chunks, _chunk(decoder)
@@ -299,7 +303,7 @@ def _decode(decoder: Decoder) -> Function:
 
 
 def one_scale(at: int) -> Function:
-    """Return `scales_of` for types whose blocks have one scale, an f16 at `at`."""
+    """Return `scales_of` for blocks with a single scale, an f16 at `at`."""
 
     @fn
     def scales_of(block, j):
@@ -321,7 +325,7 @@ def weight(
     whole: bool = False,
     encode: Function | None = None,
 ) -> Weight:
-    """Return a weight type (see Decoder); activations in chunks, encode: see walk.py."""
+    """Return a weight type (see Decoder); activations are in chunks; encode: see walk.py."""
     kind = BY_NAME[name]
     decoder = Decoder(kind, per, bytes_of, scales_of, signs_of, offset, cheap, whole)
     dot = walk.dot(kind, activations, _block(decoder), decoder.groups, offset / OFFSET)

@@ -1,6 +1,7 @@
-"""Loops over the blocks of a row in place, of a panel, of a column.
+"""Loops over the blocks of a row in place, a panel and a column.
 
-A function is called as the field of `Format` or `Weight` that it makes. All it is given are `@fn`.
+Each function has the name of the `Format` or `Weight` field that it returns. Its function arguments
+are `@fn`.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ load_bytes = {16: _load_16, 8: _load_8, 4: _load_4}[LANES]  # LANES signed bytes
 
 
 def dequantize(kind: GGMLType, decode: Function) -> Function:
-    """Return a function from the blocks of a row to f32; decode(block, x): a block."""
+    """Return `Format.dequantize`; decode(block, x) converts one block to f32."""
     elements, size = kind.block_size, kind.type_size
 
     @fn
@@ -51,7 +52,7 @@ def dequantize(kind: GGMLType, decode: Function) -> Function:
 
 
 def quantize(kind: GGMLType, encode: Function) -> Function:
-    """Return a function from f32 to the blocks of a row; encode(x, block): a block."""
+    """Return `Format.quantize`; encode(x, block) converts f32 to one block."""
     elements, size = kind.block_size, kind.type_size
 
     @fn
@@ -65,7 +66,7 @@ def quantize(kind: GGMLType, encode: Function) -> Function:
 
 
 def unpack(kind: GGMLType, blocks: Blocks, pack: Function) -> Function:
-    """Return a function from rows to a panel; pack(src, stride, rows, scales, words): a block."""
+    """Return `Weight.unpack`; pack(src, stride, rows, scales, words) packs one block."""
     elements, size, (at, after) = kind.block_size, kind.type_size, places(blocks)
 
     @fn
@@ -80,7 +81,7 @@ def unpack(kind: GGMLType, blocks: Blocks, pack: Function) -> Function:
 
 
 def row(kind: GGMLType, blocks: Blocks, gather: Function) -> Function:
-    """Return a function from a panel to row r; gather(scales, words, r, block): a block."""
+    """Return `Weight.row`; gather(scales, words, r, block) restores one block of row r."""
     elements, size, (at, after) = kind.block_size, kind.type_size, places(blocks)
 
     @fn
@@ -97,7 +98,7 @@ def row(kind: GGMLType, blocks: Blocks, gather: Function) -> Function:
 def values(
     kind: GGMLType, blocks: Blocks, words_of: Callable[[Function, int], Function]
 ) -> Callable[[Function, int], Function]:
-    """Return functions from a panel to values; words_of(put, size) -> put_block(.., to)."""
+    """Return `Weight.values`; words_of(put, size) returns put_block(scales, words, to)."""
     elements, (at, after) = kind.block_size, places(blocks)
 
     def values_of(put: Function, size: int) -> Function:
@@ -119,8 +120,10 @@ def values(
 def tile(
     kind: GGMLType, activations: Activations, add_block: Callable[[int], Function]
 ) -> Callable[[int], Function]:
-    """Return `Weight.tile`; add_block(width) -> add(scales, words, columns, out): the products of
-    one step, added to `out`."""
+    """Return `Weight.tile`; add_block(width) returns add(scales, words, columns, out).
+
+    `add` adds the dot products of one step to `out`.
+    """
     (at, after), column_bytes = places(blocks_of(kind)), activations.block_bytes
 
     def tile_of(width: int) -> Function:
@@ -142,7 +145,7 @@ def tile(
 
 
 def adder(width: int) -> Function:
-    """Return add(out, a, t, x): x times the scale of column t, added to the sums of that column."""
+    """Return add(out, a, t, x): add x times the scale of column t to the sums of column t."""
 
     @fn
     def add(out, a, t, x):
@@ -173,9 +176,10 @@ ZEROS = {2: two_zeros, 4: four_zeros, 8: eight_zeros}
 def dot(
     kind: GGMLType, activations: Activations, add_block: Function, lanes: int, part: float
 ) -> Function:
-    """Return a dot product; add_block(block, column, total, less) -> (total, less): a block's
-    products, added to f32x16 sums; and f32 sums in so many lanes, of which `part` times is added at
-    the end."""
+    """Return `Weight.dot`; add_block(block, column, total, less) returns the new (total, less).
+
+    `total` is f32x16, `less` has `lanes` f32 lanes; the result is sum(total) + part * sum(less).
+    """
     elements, size, zeros = kind.block_size, kind.type_size, ZEROS[lanes]
     column_bytes = elements // activations.elements * activations.block_bytes
 
@@ -202,9 +206,9 @@ def weight(
     encode: Function,
     words_of: Callable[[Function, int], Function],
 ) -> Weight:
-    """Return a type of weights whose panels, as large as the rows, are those of panels.py.
+    """Return a repacked weight type with panels of panels.py, which are as large as the rows.
 
-    panel: `pack` and `gather`, see unpack and row; words_of: see values.
+    panel: `pack` and `gather`, see `unpack` and `row`; words_of: see `values`.
     """
     blocks = blocks_of(kind)
     return Weight(
