@@ -1,4 +1,4 @@
-"""Kernels that run several nodes at once, with their launchers, one family a file."""
+"""Fused kernels, which compute several nodes, and their steps; one module per family."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The short convolution of few tokens of each sequence: one pass over the channels.
+"""Short convolution of few tokens per sequence: one pass over the channels.
 
-A channel's earlier inputs lie side by side, and so do its weights; LANES channels of either are
-vectors to be sorted by time, which costs less than memory does.
+The earlier inputs of a channel are contiguous, and so are its weights. The kernel transposes LANES
+channels of both to one vector per time; the shuffles cost less than the memory accesses.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from ggml_cpu.target import LANES
 from ggml_py.fusion.pattern import Match
 from ggml_py.tensor import Tensor
 
-TAPS = 4  # of the convolution
-FEW = 8  # tokens
-MOST = 7  # times whose inputs are kept: a parameter block has no room for more
-SPAN = 16 * LANES  # channels of a thread's piece
+TAPS = 4  # taps of the convolution
+FEW = 8  # maximum number of tokens per sequence
+MOST = 7  # maximum number of saved states: a parameter block has no space for more
+SPAN = 16 * LANES  # channels per work item
 WORD = 4 * LANES  # bytes of a vector
 STATE, X, W, KEPT = 1, 2, 3, 4
 
@@ -34,7 +34,7 @@ def takes(m: Match) -> bool:
 
 @fn
 def keep(p, time, b, c, s0, s1, s2):
-    """The inputs before `time`, to the caches of that time."""
+    """Store the last inputs before `time` in the caches that save that time."""
     for i in range(v.op_i32(p, 0)):
         if v.op_i32(p, 1 + i) == time:
             k = KEPT + i
@@ -47,7 +47,7 @@ def keep(p, time, b, c, s0, s1, s2):
 
 @fn
 def by_time(w):
-    """The weights of LANES channels: a vector of each time."""
+    """Return the weights of LANES channels as one vector per tap."""
     w0, w1 = v.f32_load(w), v.f32_load(w + WORD)
     w2, w3 = v.f32_load(w + 2 * WORD), v.f32_load(w + 3 * WORD)
     e, o = v.evens(w0, w1), v.odds(w0, w1)
@@ -57,7 +57,7 @@ def by_time(w):
 
 @fn
 def run_channels(p, b, c):
-    """All tokens of LANES channels of a sequence; an input is read before its result is written."""
+    """Compute all tokens of LANES channels of a sequence, reading each input before its write."""
     source = v.data(p, STATE) + b * v.nb(p, STATE, 2) + 4 * (TAPS - 1) * c
     x0, x1, x2 = v.f32_load(source), v.f32_load(source + WORD), v.f32_load(source + 2 * WORD)
     s0, s1 = v.every_third(x0, x1, x2, 0), v.every_third(x0, x1, x2, 1)
@@ -75,8 +75,11 @@ def run_channels(p, b, c):
 
 @kernel()
 def conv_few(p, ith, nth):
-    """dst [C, T, B] = silu(conv(src0 [TAPS - 1, C, B] before src1 [T, C, B], src2 [TAPS, C])), and
-    the inputs as of some times to src3 ...; dst may be the memory of src1."""
+    """dst [C, T, B] = silu(conv(concat(src0, src1), src2)); dst may alias src1.
+
+    src0 [TAPS - 1, C, B], src1 [T, C, B], src2 [TAPS, C]. The inputs before some times are saved to
+    src3, ...
+    """
     n_channels = v.ne(p, X, 1)
     pieces = (n_channels + SPAN - 1) // SPAN
     start, stop = v.split(pieces * v.ne(p, X, 2), ith, nth)

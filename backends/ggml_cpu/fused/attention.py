@@ -1,6 +1,7 @@
-"""Attention of many tokens writes its result over the queries: a unit's are all read before the
-first of its rows is written, and no other unit reads them (flash_tiles.py, and what
-takes units as that does).
+"""Attention of many tokens that overwrites its queries with the result.
+
+This is safe in flash_tiles.py and in kernels with the same work units: a unit reads all its queries
+before it writes its first row, and other units do not read them.
 """
 
 from __future__ import annotations

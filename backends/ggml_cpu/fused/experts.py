@@ -1,4 +1,4 @@
-"""The weighted sum of a token's experts: MUL by the weights, then one ADD an expert."""
+"""Weighted sum of a token's experts: MUL by the weights, then one ADD per expert."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""A gated unit whose gate is a product of repacked weights and several columns: the product applies
-it itself (kernels/matrix/_gates.py).
+"""GLU fused into the gate's matmul, for repacked weights and several columns.
 
-Where what it is applied to is such a product of the same columns, too, the columns are prepared
-once for both, before either writes, so that the result may lie over them.
+The matmul kernel applies the GLU (kernels/matrix/_gates.py). If the value is also a matmul of the
+same columns, the columns are packed once for both matmuls, before either writes. The result may
+then overwrite the columns.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from ggml_py.patterns.glu import PRODUCTS, gate_product, of_products
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 
-VALUES = {"MUL_MAT": mul_mat.VALUE, "MUL_MAT_ID": mul_mat_id.VALUE}  # where the kernels expect them
+VALUES = {"MUL_MAT": mul_mat.VALUE, "MUL_MAT_ID": mul_mat_id.VALUE}  # operand index of the value
 
 
 def is_gating(gate: Tensor) -> bool:
-    """Return True for a product with repacked weights and several columns."""
+    """Return True for a matmul with repacked weights and several columns."""
     return table().find(gate) in GATING
 
 
@@ -42,7 +42,7 @@ def in_panels(m: Match) -> str:
 
 
 def prepared_alike(m: Match) -> str:
-    """Return why one scratch cannot serve both products, or ""."""
+    """Return why both matmuls cannot share packed columns, or ""."""
     gate, value = m["gate"], m["value"]
     if reason := in_panels(m):
         return reason
@@ -54,7 +54,7 @@ def prepared_alike(m: Match) -> str:
 
 
 def gated(m: Match, op: str, value: Tensor, number: int, ready: tuple[int, ...] = ()) -> Step:
-    """Return the step of the product that applies unit `number` itself."""
+    """Return the step of the matmul that applies GLU number `number` (kernels/glu.py)."""
     gate = m["gate"]
     operands = (m["y"], *gate.sources(VALUES[op] - 1), value)
     return Step(table().get(gate), gate, operands, unit=struct.pack("=i", number), ready=ready)

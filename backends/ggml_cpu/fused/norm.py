@@ -1,4 +1,4 @@
-"""RMS_NORM followed by its weight or by a factor."""
+"""RMS_NORM fused with the multiplication by its weight or by a scalar."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
-"""A product of many columns, which are all prepared in scratch before the first of its results is
-written: it may lie over them where nobody needs them later."""
+"""Matmul of many columns that may overwrite its columns.
+
+All columns are packed in scratch before the first result is written, so the result may overwrite
+columns that no later node reads.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from ggml_py.fusion.pattern import Match, Pattern
 from ggml_py.patterns.glu import PRODUCTS
 from ggml_py.tensor import Tensor
 
-OPERAND = 2  # of a product's kernel: its columns
-MANY = 1 << 16  # elements: not each thread prepares them for itself, if that is run often
+OPERAND = 2  # operand index of the columns in a matmul kernel
+MANY = 1 << 16  # minimum elements; each thread may pack fewer for itself (private.py)
 
 
 def is_prepared(product: Tensor) -> bool:
-    """Return True if the product has many columns, which are prepared."""
+    """Return True if the matmul has many columns and packs them in a separate kernel."""
     if product.source(1).n_elements < MANY:
         return False
     kernel = table().find(product)

@@ -1,7 +1,7 @@
-"""The delta net's short convolution: CONCAT, SSM_CONV and SILU without the transposed copy.
+"""Short convolution of delta net models: CONCAT, SSM_CONV and SILU without a transposed copy.
 
-The graph puts the last inputs of each channel before the new ones, [d_conv - 1 + T, C, B], time
-fastest. Here the new inputs are read as they come, channel fastest, and time is never transposed.
+The graph concatenates the last inputs and the new inputs of each channel, [d_conv - 1 + T, C, B],
+contiguous in time. These kernels read the new inputs in their layout, contiguous in channels.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ggml_py.fusion.pattern import Match
 from ggml_py.patterns.ssm import CONCAT_CONV_SILU
 from ggml_py.tensor import Tensor
 
-CHANNELS = 256  # a thread's piece: its rows of inputs and weights stay in the L1 cache
+CHANNELS = 256  # channels per work item: its rows of inputs and weights fit the L1 cache
 
 
 def padded(n: int) -> int:
-    """Return the number of channels of a table's row."""
+    """Return n channels rounded up to CHANNELS: the row length of the tables."""
     return -(-n // CHANNELS) * CHANNELS
 
 
 def tables_bytes(m: Match) -> int:
-    """Return bytes of weights and earlier inputs of every sequence, channel fastest."""
+    """Return the scratch bytes for transposed weights and earlier inputs of all sequences."""
     if _few_tokens.takes(m):
         return 0
     n_channels, _, n_seqs, _ = m["conv"].ne
@@ -34,7 +34,7 @@ def tables_bytes(m: Match) -> int:
 
 @fn
 def transposed(src, stride, n_rows, start, stop, dst, width):
-    """dst[j][c] = src[c * stride + j], rows of `width`."""
+    """Transpose channels start .. stop: dst[j][c] = src[c * stride + j], rows of `width`."""
     for c in range(start, stop):
         for j in range(n_rows):
             v.st_f32(dst + 4 * (j * width + c), v.ld_f32(src + c * stride + 4 * j))
@@ -42,7 +42,7 @@ def transposed(src, stride, n_rows, start, stop, dst, width):
 
 @kernel()
 def conv_tables(p, ith, nth):
-    """Weights [d_conv][C], then the state [d_conv - 1][C] of each sequence, to shared scratch."""
+    """Store weights [d_conv][C] and then each sequence's state [d_conv - 1][C] in scratch."""
     n_channels, d_conv = v.ne(p, 0, 0), v.ne(p, 3, 0)
     width = v.extra(p, 0)
     start, stop = v.split(n_channels, ith, nth)
@@ -55,7 +55,7 @@ def conv_tables(p, ith, nth):
 
 @fn
 def conv_at(t, d_conv, c, n, x, x_stride, state, w, width):
-    """sum_j input[t + j] * w[j] of the channels from c on; inputs before time 0 are the state."""
+    """Return sum_j input[t + j] * w[j] for channels from c on; the state precedes time 0."""
     y = v.f32(0.0)
     for j in range(d_conv):
         u = t + j - (d_conv - 1)
@@ -69,7 +69,7 @@ def conv_at(t, d_conv, c, n, x, x_stride, state, w, width):
 
 @fn
 def conv4_at(c, x, x_stride, w, width):
-    """The same for four taps, all of them inputs: x is the first of them."""
+    """Return the sum for four taps that are all new inputs; x is the first."""
     y = v.f32_load(x + 4 * c) * v.f32_load(w + 4 * c)
     y = v.fma(v.f32_load(x + x_stride + 4 * c), v.f32_load(w + 4 * (width + c)), y)
     y = v.fma(v.f32_load(x + 2 * x_stride + 4 * c), v.f32_load(w + 4 * (2 * width + c)), y)
@@ -78,9 +78,10 @@ def conv4_at(c, x, x_stride, w, width):
 
 @kernel(prepare=(conv_tables,), extra=lambda node: (padded(node.ne[0]),))
 def conv_silu(p, ith, nth):
-    """dst [C, T, B] = silu(conv(src0 [d_conv - 1, C, B] before src1 [T, C, B], src2 [d_conv, C])).
+    """dst [C, T, B] = silu(conv(concat(src0, src1), src2)).
 
-    Time runs backwards, so dst may be the memory of src1.
+    src0 [d_conv - 1, C, B], src1 [T, C, B], src2 [d_conv, C]. The loop runs backwards in time, so
+    dst may alias src1.
     """
     n_channels, n_tokens, d_conv = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 3, 0)
     width, x_stride = v.extra(p, 0), v.nb(p, 2, 0)
@@ -107,7 +108,7 @@ def conv_silu(p, ith, nth):
 
 
 def first_kept(node: Tensor) -> tuple[int]:
-    """Return the time of the first input that CPY keeps, counted from the earlier ones on."""
+    """Return the index of the first input that CPY saves, in the concatenation of src0 and src1."""
     window = node.src[0]
     assert window is not None
     return (window.view_offs // window.nb[0],)
@@ -115,8 +116,10 @@ def first_kept(node: Tensor) -> tuple[int]:
 
 @kernel(extra=first_kept)
 def conv_state(p, ith, nth):
-    """dst [(d_conv - 1) * C, B] or [d_conv - 1, C, B]: a channel's inputs from a time on, of src0
-    and src1 as above."""
+    """dst [(d_conv - 1) * C, B] or [d_conv - 1, C, B] = inputs of each channel from `first` on.
+
+    The inputs are concat(src0, src1), see `conv_silu`.
+    """
     keep, n_channels, first = v.ne(p, 1, 0), v.ne(p, 1, 1), v.extra(p, 0)
     for b in range(v.ne(p, 1, 2)):
         start, stop = v.split(n_channels, ith, nth)
@@ -134,7 +137,7 @@ def conv_state(p, ith, nth):
 
 
 def channels_in_rows(m: Match) -> str:
-    """Return why inputs of a time, or kept values of a channel, are not adjacent, or ""."""
+    """Return why channels of the inputs, or saved values of a channel, are not adjacent, or ""."""
     x = m["x"]
     if x.nb[1] != 4 or any(kept.nb[0] != 4 for kept in m.all_nodes("kept")) or x.is_empty():
         return f"needs adjacent channels; got {x} stored in {m['kept']}"
@@ -142,7 +145,7 @@ def channels_in_rows(m: Match) -> str:
 
 
 def over_the_inputs(m: Match) -> Tensor | None:
-    """Return x if the result may overwrite it: no input is read after its time's result."""
+    """Return x if its layout allows the result to overwrite it (see `conv_silu`), else None."""
     x, y = m["x"], m["conv"]
     return x if (x.nb[1], x.nb[0], x.nb[2]) == y.nb[:3] else None
 
@@ -150,7 +153,7 @@ def over_the_inputs(m: Match) -> Tensor | None:
 @fuse(CONCAT_CONV_SILU, when=channels_in_rows, over=over_the_inputs, scratch=tables_bytes)
 def short_conv(m: Match) -> list[Step]:
     state, x = m["state"], m["x"]
-    y = Tensor(m["y"].type, m["conv"].ne)  # which may have another shape
+    y = Tensor(m["y"].type, m["conv"].ne)  # the shape of m["y"] may differ
     y.buffer, y.offset = m["y"].buffer, m["y"].offset
     if _few_tokens.takes(m):
         return [_few_tokens.step(m, y)]

@@ -1,5 +1,7 @@
-"""Recurrences that leave their states where CPY would put them: the kernel of the single node takes
-the rows of the cache as one more operand (kernels/_states.py)."""
+"""Recurrent ops fused with the CPY of their states to the cache.
+
+The kernel of the unfused node takes the cache rows as an additional operand (kernels/_states.py).
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from ggml_py.patterns.states import rows_of_cache
 
 
 def as_it_is(m: Match) -> str:
-    """Return why the kernel of the single node needs copies of its sources, or ""."""
+    """Return why the kernel of the unfused node cannot run without copies, or ""."""
     return table().why_not(m["net"]) or f32_rows("kept")(m)
 
 
 def rows_as_they_are(m: Match) -> str:
-    """Return why the rows of the cache are not dense f32, each the states of a sequence, or ""."""
+    """Return why cache rows are not dense f32 with all states of a sequence, or ""."""
     cache, state, n_seqs = m["state"].source(0), m["net"].source(5), m["v"].ne[3]
     if state.n_elements != n_seqs * cache.ne[0]:
         return f"needs rows of {state.n_elements // n_seqs} elements; got {cache}"
@@ -48,7 +50,10 @@ def to_the_cache(m: Match) -> list[Step]:
 
 @fuse(ssm.STATES_TO_CACHE, when=as_it_is)
 def scan_to_the_cache(m: Match) -> list[Step]:
-    """Return steps of a scan that reads the cache; several sequences start from a copy of it."""
+    """Return the steps of a scan that reads and writes the cache.
+
+    With several sequences, `keep_sources` first copies states that would be overwritten too early.
+    """
     (scan,) = to_the_cache(m)
     alone = m["x"].ne[3] == 1
     return [scan] if alone else [Step(keep_sources, scan.node, scan.operands), scan]

@@ -1,1 +1,1 @@
-"""Quantizing weights: the types' blocks as ggml-quants.c makes them, with importance or without."""
+"""Quantization of weights, bit-exact to ggml-quants.c, with or without an importance matrix."""

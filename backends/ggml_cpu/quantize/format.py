@@ -1,4 +1,4 @@
-"""Quantizers of types, registered by the files of types/."""
+"""Registry of quantizers; the modules of types/ register them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ggml_py.types import BY_NAME, GGMLType
 
 @dataclass(frozen=True)
 class Quantizer:
-    """Functions that make blocks of a type, 16 at a time; both take an address (lanes.py).
+    """Functions that quantize 16 blocks of a type; their argument is a memory address (lanes.py).
 
-    plain     without importance of values; None where ggml has no such way
-    weighted  with it, in the tile W; None where it makes no difference
-    by_row    weighted also wants the mean square of the row
-    codebook  of points that are searched: its name, and how many distances count as near
+    plain     quantize without importance; None if ggml requires importance
+    weighted  quantize with importance, in the tile W; None if importance is not used
+    by_row    True if `weighted` needs the mean square of the row
+    codebook  name of the grid, and number of distances that count as near
     """
 
     type: GGMLType

@@ -1,4 +1,4 @@
-"""Steps of the iq2 and iq3 types for each group, and for the scales at the end."""
+"""Quantization of iq2 and iq3 groups, and of their scales."""
 
 from __future__ import annotations
 
@@ -28,20 +28,23 @@ from ggml_cpu.quantize.points import (
     put_roots,
 )
 
-SIGNS = SPARE + 72 * VECTOR  # of the points of 8 of a group
+SIGNS = SPARE + 72 * VECTOR  # sign bits of a group, 8 values per vector
 
 
 def groups_of(n: int, tiny: float, even: bool, start: Function, fit: Function) -> Function:
-    """Return a function that fits a group of n values, keeping magnitudes, signs, codes and the
-    scale.
+    """Return group(m, g), which fits a group of n values and returns a mask of zero groups.
 
-    start    of the largest magnitude and whether the group is zero, the same two as they are to be
-             and the scale to begin with
+    It replaces the values by their magnitudes, and stores signs, codes and the scale.
+
+    tiny     limit of the largest magnitude below which a group is zero; 0: only exact zeros
+    even     True if the number of negative signs must be even
+    start    start(m, x, w, top, zero) returns zero and top, possibly changed, and an initial scale
+    fit      fit(m, x, w, roots, top, scale): see points.py:fitter
     """
 
     @fn
     def group(m, g):
-        """Whether it is none, whose indices and signs are 0."""
+        """Return the mask of lanes with a zero group; their indices and signs are 0."""
         x = m + X + n * VECTOR * g
         w, roots = x + W, x + LEVELS
         put_roots(w, roots, n)
@@ -69,7 +72,7 @@ def point_index(m, p, zero):
 
 
 def of_largest(steps: float) -> Function:
-    """Return a `start` whose scale is the largest magnitude / steps."""
+    """Return a `start` function with the initial scale (largest magnitude) / steps."""
 
     @fn
     def start(m, x, w, top, zero):
@@ -80,7 +83,7 @@ def of_largest(steps: float) -> Function:
 
 @fn
 def put_scales(m, to, groups, fudge):
-    """The f16 that all scales are multiples of; returns what makes steps of them."""
+    """Store the f16 factor of all scales and return its inverse, without `fudge`."""
     top = v.f32x16(0.0)
     for g in range(groups):
         top = v.vmax(at(m + SCALES, g), top)

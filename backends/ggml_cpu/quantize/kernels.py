@@ -1,6 +1,8 @@
-"""A kernel for each quantizer: rows of f32 to rows of blocks, 16 blocks at a time.
+"""One kernel per quantizer: converts rows of f32 to rows of blocks, 16 blocks at a time.
 
-dst  blocks, [n_per_row, n_rows]   src0  f32, the same   src1  importance f32 [n_per_row], or none
+dst        blocks [n_per_row, n_rows]
+src0       f32 [n_per_row, n_rows]
+src1       importance f32 [n_per_row], optional
 extra 0..  addresses of a codebook's tables
 """
 
@@ -17,7 +19,7 @@ COUNT = b"".join(i.to_bytes(4, "little") for i in range(LANES))  # lanes 0, 1, 2
 
 @fn
 def mean_squares(src, n_per_row, n_rows, to):
-    """The mean square of every row."""
+    """Store the mean square of every row."""
     for first in range(0, n_rows, LANES):
         lanes = v.vmin(v.i32x16_load(v.table(COUNT)), v.i32x16(n_rows - 1 - first))
         rows, total = lanes * n_per_row, v.f32x16(0.0)
@@ -33,7 +35,7 @@ def _rows(quantizer: Quantizer, make: Function, weighted: bool) -> Kernel:
 
     @fn
     def load(m, src, importance, means, first, n, n_per_row):
-        """The values of blocks first .. first + n - 1, and what they have of importance."""
+        """Load blocks first .. first + n - 1: values to X, importance to W, row means to SIGMA."""
         lanes = v.vmin(v.i32x16_load(v.table(COUNT)), v.i32x16(n - 1))
         at = lanes * values
         for i in range(values):

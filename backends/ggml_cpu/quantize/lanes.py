@@ -1,10 +1,10 @@
-"""Vocabulary of quantizers: 16 blocks at once, one a lane.
+"""Helpers of quantizers, which process 16 blocks at once, one per lane.
 
-A quantizer reads like ggml-quants.c, with a vector where that has a number: each lane is a block of
-its own, sums are in ggml's order, and no product is fused with a sum; so the bytes are ggml's. What
-C leaves out by `continue` is computed and not selected.
+A quantizer follows ggml-quants.c, with a vector for each scalar. Each lane is a separate block.
+Sums have ggml's order and multiply-adds are not fused, so the bytes are identical to ggml's. If C
+skips code with `continue`, the vector code computes it and masks the result.
 
-`m` is the address of a thread's memory. Tiles in it have a vector for each value of a block.
+`m` is the address of a thread's memory. A tile in it has one vector for each value of a block.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MINIMA = SCALES + 16 * VECTOR
 STEPS = MINIMA + 16 * VECTOR
 MINIMUM_STEPS = STEPS + 16 * VECTOR
 SUMS = MINIMUM_STEPS + 16 * VECTOR
-SIGMA = SUMS + 16 * VECTOR  # one vector: of a row, the mean square
+SIGMA = SUMS + 16 * VECTOR  # one vector: mean squares of the blocks' rows
 TABLES = SIGMA + VECTOR  # addresses of a codebook's tables
 SPARE = TABLES + VECTOR
 MEMORY = SPARE + 2 * BLOCK
@@ -33,7 +33,7 @@ MEMORY = SPARE + 2 * BLOCK
 
 @fn
 def mul(x, y):
-    """x * y, rounded: `*` may become a part of a fused multiply-add, which ggml's has not."""
+    """Return x * y, rounded; LLVM could fuse a plain `*` into an FMA, unlike ggml."""
     return v.fma(x, y, -0.0)
 
 
@@ -59,13 +59,13 @@ def whole(tile, i):
 
 @fn
 def half(x):
-    """As an f16 has it."""
+    """Round x to f16 precision."""
     return v.f16_to_f32(v.f32_to_f16(x))
 
 
 @fn
 def put_byte(m, i, q):
-    """Byte i of the blocks."""
+    """Store byte i of the blocks."""
     v.store(m + BYTES + LANES * i, v.to_i8(q))
 
 
@@ -90,7 +90,7 @@ def sum_of_squares(x, n):
 
 @fn
 def weigh(x, w, n, sigma2):
-    """The importance of values: w * sqrt(sigma2 + x * x), in place of w."""
+    """Replace w by the importance of the values: w * sqrt(sigma2 + x * x)."""
     for i in range(n):
         put(w, i, mul(at(w, i), v.vsqrt(sigma2 + mul(at(x, i), at(x, i)))))
 
@@ -113,7 +113,7 @@ def largest(x, n):
 
 @fn
 def extreme(x, n):
-    """The first of n values of largest magnitude, with its sign."""
+    """Return the value of largest magnitude of n; the first of a tie."""
     top, most = v.f32x16(0.0), v.f32x16(0.0)
     for i in range(n):
         size = v.vabs(at(x, i))
@@ -124,25 +124,25 @@ def extreme(x, n):
 
 @fn
 def divided(x, y):
-    """x / y, or 0 where y is 0."""
+    """Return x / y, or 0 for lanes with y 0."""
     zero = y == 0.0
     return v.select(zero, v.f32x16(0.0), x / v.select(zero, v.f32x16(1.0), y))
 
 
 @fn
 def ratio(x, y):
-    """x / y, or 0 unless y > 0."""
+    """Return x / y, or 0 for lanes with y <= 0."""
     some = y > 0.0
     return v.select(some, x / v.select(some, y, v.f32x16(1.0)), v.f32x16(0.0))
 
 
 @fn
 def is_zero(top):
-    """Whether a group with this largest value is taken for zeros."""
+    """Return True for lanes with a largest value so small that the group becomes zero."""
     return v.vabs(top) < TINY
 
 
 @fn
 def step_by(start, step, i):
-    """start + step * i in single precision."""
+    """Return start + step * i in single precision."""
     return v.float32(start) + v.float32(step) * v.float32(i)

@@ -1,4 +1,4 @@
-"""Scales and minima of groups, a lane each (ggml-quants.c:make_qkx2_quants, make_qkx3_quants)."""
+"""Search for scales and minima of groups (ggml-quants.c:make_qkx2_quants, make_qkx3_quants)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def error_of(x, w, n, levels, scale, offset, absolute):
 
 @fn
 def sums_of_levels(x, w, n, factor, offset, q_max, levels):
-    """Sums of w * q, w * q * q and w * q * x; and the levels."""
+    """Store the levels q and return the sums of w * q, w * q * q and w * q * x."""
     s_q, s_qq, s_xq = v.f32x16(0.0), v.f32x16(0.0), v.f32x16(0.0)
     for i in range(n):
         q = clipped(mul(factor, at(x, i) - offset), 0.0, q_max)
@@ -45,7 +45,7 @@ def sums_of_levels(x, w, n, factor, offset, q_max, levels):
 
 @fn
 def refitted(s_w, s_x, s_q, s_qq, s_xq):
-    """Whether least squares have a solution, and its scale and offset, which is not above 0."""
+    """Return (solved, scale, offset) of the least-squares fit, with offset <= 0."""
     det = mul(s_w, s_qq) - mul(s_q, s_q)
     solved = det > 0.0
     det = v.select(solved, det, v.f32x16(1.0))
@@ -58,10 +58,10 @@ def refitted(s_w, s_x, s_q, s_qq, s_xq):
 
 @fn
 def with_minimum(m, x, w, n, q_max, start, step, tries, absolute, levels):
-    """Scale and minimum with x = scale * q - minimum, q from 0 to q_max; and the levels q.
+    """Return (scale, minimum) for x = scale * q - minimum, q in 0 .. q_max, and store levels q.
 
-    tries + 1 factors are tried, refitted each; as in ggml, a winner's minimum is where the later
-    ones start. Of the winner, what its levels come from is kept.
+    The search tries tries + 1 factors and refits each. Like in ggml, later tries start from the
+    minimum of the best so far. The levels are computed again from the best factor and its start.
     """
     low, high, s_w, s_x = bounds_and_sums(x, w, n)
     flat = high <= low

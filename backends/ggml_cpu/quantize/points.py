@@ -1,6 +1,4 @@
-"""Groups as points of a codebook, a lane each (ggml-quants.c:iq2_find_best_neighbour,
-iq3_find_best_neighbour, and what calls them).
-"""
+"""Fit groups to points of a codebook (ggml-quants.c:iq2_find_best_neighbour and its callers)."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quantize.lanes import LANES, SPARE, TABLES, VECTOR, at, clipped, mul, put, step_by
 from ggml_cpu.quantize.tables import BITS
 
-# Tiles of codes, and of whether they stand for points that were off the grid.
+# Tiles: codes, and flags of codes that replaced a point off the grid.
 CODES, TRIED = SPARE, SPARE + 16 * VECTOR
 OFF, TRIED_OFF = SPARE + 32 * VECTOR, SPARE + 48 * VECTOR
 FOUND, BACK, BIAS, INDEX = (SPARE + (64 + i) * VECTOR for i in range(4))
@@ -25,19 +23,21 @@ def codes_at(tile, i):
 
 @fn
 def index_of(m, code):
-    """Of codes that are on the grid."""
+    """Return the grid indices of codes that are on the grid."""
     return v.i32_gather(v.ld_i64(m + TABLES), code)
 
 
 def searcher(length: int, step: float) -> Function:
-    """Return a function that finds points of codes; level l stands for step * l + bias."""
+    """Return on_grid(..), which replaces codes by grid points; a level l is step * l + bias."""
     bits = BITS[length]
     mask = (1 << bits) - 1
 
     @fn
     def nearest_of(points, x, w, scale, bias):
-        """Of a list of points, the code and index of the one with the least weighted square error;
-        x and w are of one lane."""
+        """Return index << 16 | code of the listed point with the least weighted squared error.
+
+        x and w are the addresses of a single lane.
+        """
         n, lanes = v.ld_i32(points), v.i32x16_load(v.table(LANE_NUMBERS))
         least, chosen = v.f32x16(FAR), v.i32x16(0)
         for j in range(0, n, LANES):
@@ -54,7 +54,7 @@ def searcher(length: int, step: float) -> Function:
 
     @fn
     def on_grid(m, code, wanted, x, w, scale, bias):
-        """Codes of points on the grid instead of those that are not; and which were not."""
+        """Replace codes off the grid by grid points; return codes and a mask of replaced codes."""
         found = v.i32_gather(v.ld_i64(m + TABLES), code)
         off = wanted & (found < 0)
         if not v.vany(off):
@@ -85,12 +85,12 @@ def fitter(
     off_first: bool,
     always: bool = False,
 ) -> Function:
-    """Return a function that fits groups of values to points of magnitudes 2 * level + 1.
+    """Return fit(..), which fits groups of values to points with magnitudes 2 * level + 1.
 
-    tries, step  factors (2 * q_max - 1 + step * i) / largest are tried, i from -tries to tries
-    off_only     the winner's points are searched again with its scale, only those off the grid;
-    off_first    all where no try was any good;
-    always       those on the grid, too
+    tries, step  try factors (2 * q_max - 1 + step * i) / largest for i from -tries to tries
+    off_only     the final search, with the best scale, replaces only points that were off the grid
+    off_first    if no try succeeds, treat all points as off the grid
+    always       run the final search even if no point was off the grid
     """
     bits, points, find = BITS[length], group // length, searcher(length, 2.0)
     mask = (1 << bits) - 1
@@ -113,7 +113,7 @@ def fitter(
 
     @fn
     def tried(m, x, w, roots, factor):
-        """Sums of w * q * x and w * q * q; codes in TRIED."""
+        """Store codes in TRIED and return the sums of w * q * x and w * q * q."""
         qx, qq, back = v.f32x16(0.0), v.f32x16(0.0), v.f32x16(1.0) / factor
         all_lanes, one = qx == 0.0, v.f32x16(1.0)
         for p in range(points):
@@ -127,7 +127,7 @@ def fitter(
 
     @fn
     def again(m, x, w, roots, scale):
-        """The scale once points off the grid are searched anew with it."""
+        """Search points again with the best scale and return the refitted scale."""
         wanted, any_off = scale > 0.0, v.i32x16(0)
         for p in range(points):
             any_off = any_off | codes_at(m + OFF, p)
@@ -149,7 +149,7 @@ def fitter(
 
     @fn
     def fit(m, x, w, roots, top, scale):
-        """The scale of a group with this largest value, and its codes in CODES."""
+        """Store the codes of a group in CODES and return its scale; top: its largest value."""
         best = v.f32x16(0.0)
         for p in range(points):
             put(m + CODES, p, v.i32x16(0))
@@ -172,7 +172,7 @@ def fitter(
 
 @fn
 def magnitudes(x):
-    """Eight values without their signs, in place; and the signs, a bit each."""
+    """Replace eight values by their magnitudes and return the signs as bits."""
     bits = v.i32x16(0)
     for i in range(8):
         minus = at(x, i) < 0.0
@@ -183,8 +183,10 @@ def magnitudes(x):
 
 @fn
 def even_magnitudes(x, w):
-    """As `magnitudes`, and the least important value has the wrong sign if the number of minuses is
-    odd; the last sign is not told."""
+    """Like `magnitudes`, with an even number of negative signs; return the first seven bits.
+
+    If the number is odd, the value of least importance gets the wrong sign.
+    """
     least, at_least, odd = mul(mul(at(w, 0), at(x, 0)), at(x, 0)), v.i32x16(1), v.i32x16(0)
     for i in range(8):
         size = mul(mul(at(w, i), at(x, i)), at(x, i))
@@ -215,6 +217,6 @@ def put_roots(w, roots, n):
 
 @fn
 def half_steps(scale, factor, most):
-    """Steps with scale = (2 * step + 1) / factor."""
+    """Return steps 0 .. most with scale = (2 * step + 1) / factor."""
     q = clipped(mul(mul(factor, scale) - 1.0, v.f32x16(0.5)), 0.0, most)
     return v.to_i32(q)

@@ -1,4 +1,4 @@
-"""Running quantizers: rows in, bytes of blocks out."""
+"""Run quantizers: convert f32 rows to bytes of blocks."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ def can_quantize(type: GGMLType) -> bool:
 
 
 def needs_importance(type: GGMLType) -> bool:
-    """Return True if there is no way to make blocks without an importance of values."""
+    """Return True if the type requires an importance matrix."""
     return quantizers()[type.name].plain is None
 
 
 @cache
 def quantizer(type: GGMLType, weighted: bool) -> Quantize:
-    """Return a function of rows f32 [n_rows, n_per_row] and importance f32 [n_per_row] that returns
-    blocks uint8 [n_rows, bytes]; several threads may call it at the same time.
+    """Return a thread-safe function that quantizes rows.
 
-    weighted  whether importance is given
+    It converts rows f32 (n_rows, n_per_row), with importance f32 (n_per_row) if `weighted`, to
+    blocks uint8 (n_rows, bytes).
 
-    Raises BackendError for a type that has no quantizer, or only one with importance.
+    Raises BackendError for a type without a quantizer, or without `weighted` for a type that
+    requires importance.
     """
     found = quantizers().get(type.name)
     if found is None or (found.plain is None and not weighted):

@@ -1,4 +1,4 @@
-"""Blocks of 32 values with one scale, or a scale and the lowest value."""
+"""Quantizers for blocks of 32 values with a scale, or with a scale and the lowest value."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ggml_cpu.quantize.symmetric import best_scale
 
 @fn
 def put_fifth_bits(m, to):
-    """Four bytes, a bit for each of 32 levels."""
+    """Store the fifth bits of 32 levels in four bytes."""
     for part in range(4):
         bits = v.i32x16(0)
         for i in range(8):
@@ -34,7 +34,7 @@ def put_fifth_bits(m, to):
 
 
 def around_zero(n_max: int, put_levels: Function) -> tuple[Function, Function]:
-    """Return plain and weighted for levels 0 .. 2 * n_max - 1 around n_max; d at 0."""
+    """Return (plain, weighted) for levels 0 .. 2 * n_max - 1, n_max for zero; d at byte 0."""
 
     @fn
     def plain(m):
@@ -56,7 +56,7 @@ def around_zero(n_max: int, put_levels: Function) -> tuple[Function, Function]:
 
 
 def from_lowest(q_max: int, put_levels: Function) -> tuple[Function, Function]:
-    """Return plain and weighted for levels 0 .. q_max; d at 0, the lowest value at 2."""
+    """Return (plain, weighted) for levels 0 .. q_max; d at byte 0, the lowest value at byte 2."""
 
     @fn
     def plain(m):
@@ -87,7 +87,7 @@ def from_lowest(q_max: int, put_levels: Function) -> tuple[Function, Function]:
 
 @fn
 def away(x):
-    """Nearest whole numbers, halves away from zero."""
+    """Round to the nearest integers, halves away from zero."""
     near = v.vtrunc(x)
     more = v.vabs(x - near) >= 0.5
     return v.select(more, near + v.copysign(v.f32x16(1.0), x), near)

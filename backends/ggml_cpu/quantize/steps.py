@@ -1,4 +1,4 @@
-"""Scales and minima of groups as small integers times one f16, and levels by the rounded scales."""
+"""Quantization of group scales and minima to integer steps of an f16, and of levels with them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ggml_cpu.quantize.symmetric import positive_scale
 
 @fn
 def in_steps(values, groups, most, steps):
-    """Steps 0 .. most of values that are not negative; what they are multiplied with."""
+    """Store non-negative values as steps 0 .. most and return the value of a step."""
     top = v.f32x16(0.0)
     for g in range(groups):
         top = v.vmax(at(values, g), top)
@@ -46,7 +46,7 @@ def in_steps(values, groups, most, steps):
 
 @fn
 def levels_again(m, groups, n, q_max, d, d_min):
-    """Levels by x = d * step * q - d_min * minimum_step; as they were where that scale is 0."""
+    """Store levels q of x = d * step * q - d_min * minimum_step; unchanged if the scale is 0."""
     for g in range(groups):
         scale = mul(d, at(m + STEPS, g))
         minimum = mul(d_min, at(m + MINIMUM_STEPS, g))
@@ -59,7 +59,7 @@ def levels_again(m, groups, n, q_max, d, d_min):
 
 @fn
 def levels_around(m, groups, n, n_max, d, steps):
-    """Levels by x = d * step * (q - n_max); as they were where that scale is 0."""
+    """Store levels q of x = d * step * (q - n_max); unchanged if the scale is 0."""
     for g in range(groups):
         scale = mul(d, at(steps, g))
         some = scale != 0.0
@@ -72,11 +72,12 @@ def levels_around(m, groups, n, n_max, d, steps):
 def with_scales_and_minima(
     groups: int, q_max: float, most: float, base: Function, search: tuple[float, float, int, bool]
 ) -> tuple[Function, Function]:
-    """Return two functions of m that search scales and minima, without importance and with; both
-    store levels and steps and return d and d_min.
+    """Return plain(m) and weighted(m, sigma2_of), which search scales and minima of groups.
 
-    base     base(m, x, n): weights of a group's values without importance
-    search   start, step, number of tries, and whether errors are not squared
+    Both store levels and steps and return d and d_min.
+
+    base     base(w, x, n): store a group's weights for `plain`
+    search   start, step, number of tries, and True for absolute instead of squared errors
     """
     n = 256 // groups
     start, step, tries, absolute = search
@@ -129,7 +130,7 @@ def by_magnitude_and_mean(w, x, n):
 
 @fn
 def put_six_bits(m, to):
-    """12 bytes of eight scales and eight minima of six bits (ggml-quants.c:get_scale_min_k4)."""
+    """Store eight 6-bit scales and minima in 12 bytes (ggml-quants.c:get_scale_min_k4)."""
     for g in range(4):
         scale, minimum = whole(m + STEPS, g), whole(m + MINIMUM_STEPS, g)
         scale2, minimum2 = whole(m + STEPS, g + 4), whole(m + MINIMUM_STEPS, g + 4)
@@ -140,7 +141,7 @@ def put_six_bits(m, to):
 
 @fn
 def put_quarters(m, to):
-    """64 bytes of 256 values of two bits: of 128 values, four that are 32 apart to a byte."""
+    """Store 256 2-bit levels in 64 bytes: four levels of a half per byte, 32 apart."""
     for part in range(2):
         for i in range(32):
             q = whole(m + LEVELS, 128 * part + i) & 3
@@ -151,7 +152,7 @@ def put_quarters(m, to):
 
 @fn
 def put_nibbles(m, to, n, x):
-    """n bytes of the low four bits of 2 * n levels, the second half above the first."""
+    """Store the low four bits of 2 * n levels in n bytes; the second half are high nibbles."""
     for i in range(n):
         low, high = whole(x, i) & 15, whole(x, n + i) & 15
         put_byte(m, to + i, low | (high << 4))

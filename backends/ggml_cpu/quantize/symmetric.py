@@ -1,5 +1,6 @@
-"""Scales of groups around zero, a lane each (ggml-quants.c:make_qx_quants, make_q3_quants,
-make_qp_quants).
+"""Search for scales without minima (ggml-quants.c:make_qx_quants, make_q3_quants, make_qp_quants).
+
+`positive_scale` quantizes scales and minima, the other searches values around zero.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from ggml_cpu.quantize.lanes import at, clipped, extreme, is_zero, mul, put, rat
 
 @fn
 def gains(x, w, n, factor, n_max):
-    """Sums of w * x * q and w * q * q for the levels that a factor gives."""
+    """Return the sums of w * x * q and w * q * q, q the level of factor * x."""
     xq, qq = v.f32x16(0.0), v.f32x16(0.0)
     for i in range(n):
         q, weight = clipped(mul(factor, at(x, i)), -n_max, n_max - 1.0), at(w, i)
@@ -23,7 +24,7 @@ def gains(x, w, n, factor, n_max):
 
 @fn
 def best_scale(x, w, n, n_max, levels):
-    """The scale of n values to -n_max .. n_max - 1, of 19 tried, and the levels, from 0 on."""
+    """Return the best of 19 scales for n values; store their levels 0 .. 2 * n_max - 1."""
     top = extreme(x, n)
     zero = is_zero(top)
     top = v.select(zero, v.f32x16(1.0), top)
@@ -46,12 +47,13 @@ def best_scale(x, w, n, n_max, levels):
 
 
 def _mover(can_do_without: Function, limited: Function, kept: Function) -> Function:
-    """Return moved(x, w, n, limit, levels, xq, qq): sums once levels have been moved one by one, up
-    to five times over, while that helps.
+    """Return moved(x, w, n, limit, levels, xq, qq): improve levels one at a time, update the sums.
 
-    can_do_without  (xq, qq) of the other levels: whether there is a best one for them
-    limited         (level, limit): the nearest that there is
-    kept            (level): what is kept of it
+    It makes up to five passes and stops when no level changes.
+
+    can_do_without  can_do_without(xq, qq): True if the sums of the other levels define a best level
+    limited         limited(level, limit): round and clip a level
+    kept            kept(level): value to store for a level
     """
 
     @fn
@@ -105,7 +107,7 @@ def as_it_is(level):
 
 @fn
 def as_byte(q):
-    """What ggml keeps of a level in a u8: of the few that are negative, 256 more."""
+    """Return the level after ggml's conversion to u8, which adds 256 to negative levels."""
     return v.select(q < 0.0, q + 256.0, q)
 
 
@@ -115,7 +117,7 @@ moved_up = _mover(both_are_positive, from_above, as_byte)
 
 @fn
 def moved_scale(x, w, n, n_max, levels):
-    """The scale of n values to -n_max .. n_max - 1, and the levels, from 0 on."""
+    """Return the scale of n values and store levels 0 .. 2 * n_max - 1, improved by `moved`."""
     top = extreme(x, n)
     zero = is_zero(top)
     factor = v.f32x16(-n_max) / v.select(zero, v.f32x16(1.0), top)
@@ -132,7 +134,7 @@ def moved_scale(x, w, n, n_max, levels):
 def factor_of_least_error(x, w, n, q_max, top):
     factor = v.f32x16(q_max) / top
     least = v.f32x16(0.0)
-    for step in range(-5, 5):  # -5 stands for the first, which has no upper bound
+    for step in range(-5, 5):  # -5: the initial factor, without an upper bound of levels
         tried = factor
         if step > -5:
             tried = v.f32x16(step_by(0.0, 0.1, step) + v.float32(q_max)) / top
@@ -152,7 +154,7 @@ def factor_of_least_error(x, w, n, q_max, top):
 
 @fn
 def positive_scale(x, w, n, q_max, levels):
-    """The scale of n values, none negative, to 0 .. q_max; and the levels."""
+    """Return the scale of n non-negative values and store their levels 0 .. q_max."""
     top = v.f32x16(0.0)
     for i in range(n):
         top = v.vmax(top, at(x, i))

@@ -1,6 +1,7 @@
-"""Tables to search a codebook with (ggml-quants.c:iq2xs_init_impl, iq3xs_init_impl).
+"""Search tables of a codebook (ggml-quants.c:iq2xs_init_impl, iq3xs_init_impl).
 
-A code has the levels of a point, two bits each for points of 8 values, three for points of 4.
+A code contains the levels of a point: two bits per level for points of 8 values, three for points
+of 4 values.
 """
 
 from __future__ import annotations
@@ -15,16 +16,18 @@ from ggml_py.grids import grid
 
 I32 = npt.NDArray[np.int32]
 
-BITS = {8: 2, 4: 3}  # of a level, by the length of points
-PART = 512  # codes at a time
-PADDING = np.zeros(16, np.int32)  # lists are read 16 at a time
+BITS = {8: 2, 4: 3}  # bits per level, by the length of points
+PART = 512  # codes to process at a time
+PADDING = np.zeros(16, np.int32)  # the kernels read lists 16 entries at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """of_code  of a code the index of its point, or -1 - where its list of points begins
-    lists    how many there are, then index << 16 | code of each; the nearest first
-    codes    of an index the code
+    """Search tables of a codebook.
+
+    of_code  index of the point of each code; for codes off the grid, -1 - offset of its list
+    lists    for each list, the number of near points, then index << 16 | code, nearest first
+    codes    code of each index
     """
 
     of_code: I32
@@ -38,7 +41,7 @@ class Tables:
 
 @cache
 def tables(name: str, distances: int) -> Tables:
-    """Return the tables of a codebook; a list has all points at the so many smallest distances."""
+    """Return the tables of a codebook; a list has all points at the `distances` least distances."""
     points = grid(name).astype(np.int64)
     places = np.searchsorted(np.unique(points), points)
     length, n_levels = points.shape[1], int(places.max()) + 1
@@ -63,7 +66,7 @@ def tables(name: str, distances: int) -> Tables:
 def _near(
     others: npt.NDArray[np.int64], places: npt.NDArray[np.int64], distances: int
 ) -> list[npt.NDArray[np.int64]]:
-    """Return indices of the points near each of these places, by distance, then by index."""
+    """Return the indices of the points near each of `others`, by distance, then by index."""
     squares = (others**2).sum(1)[:, None] + (places**2).sum(1) - 2 * others @ places.T
     order = np.argsort(squares, axis=1, kind="stable")
     ordered = np.take_along_axis(squares, order, axis=1)

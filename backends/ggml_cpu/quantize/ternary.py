@@ -1,7 +1,7 @@
-"""Steps of the iq1 types for each group: the best split into three levels, and points near it.
+"""Quantization of iq1 groups: the best split into three levels, and grid points near it.
 
-Levels stand for -1, 0 and 1, plus or minus DELTA. Of sorted values, those below one bound get the
-first, those from another bound on the last: all pairs of bounds are tried.
+The levels are -1, 0 and 1, plus or minus DELTA. The values are sorted; values before a lower bound
+get the first level, values from an upper bound on the last. The search tries all pairs of bounds.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from ggml_cpu.quantize.points import codes_at, searcher
 DELTA = 0.125
 LEAST = -3.4028234663852886e38  # -FLT_MAX
 
-# Tiles: the places of values in order, what is in these places, and sums up to each.
+# Tiles: rank of each value, value index at each rank, values and weights by rank, prefix sums.
 PLACE, ORDER = SPARE + 80 * VECTOR, SPARE + 112 * VECTOR
 SORTED_X, SORTED_W = SPARE + 144 * VECTOR, SPARE + 176 * VECTOR
 SUM_X, SUM_W = SPARE + 208 * VECTOR, SPARE + 241 * VECTOR
 OTHER_SUM_X, OTHER_SUM_W = SPARE + 274 * VECTOR, SPARE + 307 * VECTOR
-POINTS = SPARE + 340 * VECTOR  # codes of all groups
+POINTS = SPARE + 340 * VECTOR  # codes of the points of all groups
 
 find = searcher(8, 1.0)
 
 
 @fn
 def insert(m, x, lane, n):
-    """ORDER of n values of a lane: by insertion, so that equal ones stay in order."""
+    """Store ORDER of n values of a lane with a stable insertion sort."""
     for i in range(n):
         value, j = v.ld_f32(x + VECTOR * i + lane), i
         while j > 0:
@@ -40,7 +40,7 @@ def insert(m, x, lane, n):
 
 @fn
 def sort(m, x, w, n):
-    """PLACE, ORDER and values and weights in order."""
+    """Store PLACE, ORDER, SORTED_X and SORTED_W of n values."""
     for i in range(LANES):
         insert(m, x, 4 * i, n)
         for j in range(n):
@@ -53,7 +53,7 @@ def sort(m, x, w, n):
 
 @fn
 def split_code(m, first, low, high, flipped):
-    """The code of eight values by their places: level 0 below `low`, 2 from `high` on."""
+    """Return the code of eight values by rank: level 0 before `low`, level 2 from `high` on."""
     code = v.i32x16(0)
     for i in range(8):
         place = codes_at(m + PLACE, first + i)
@@ -70,7 +70,7 @@ def on_grid(m, code, x, w, scale, delta):
 
 @fn
 def gains(x, w, code, delta, times, qx, qq):
-    """Sums of w * q * x and w * q * q with q = (level - 1 + delta) * times."""
+    """Add w * q * x to qx and w * q * q to qq, with q = (level - 1 + delta) * times."""
     for i in range(8):
         q = mul(v.to_f32((code >> (2 * i)) & 3) - 1.0 + delta, times)
         wq = mul(at(w, i), q)
@@ -88,14 +88,14 @@ def magnitude(x, n):
 
 @fn
 def put_point(m, p, code, none):
-    """Keep a code; of a group that is none, that of point 0."""
+    """Store the code of point p; for lanes with a zero group, the code of grid index 0."""
     first = v.i32x16(0) + v.ld_i32(v.ld_i64(m + TABLES + 16))
     put(m + POINTS, p, v.select(none, first, code))
 
 
 @fn
 def improved(qx, qq, scale, best):
-    """Where these sums make less of an error than the best so far; then the scale and the best."""
+    """Return a mask of lanes with a smaller error than the best, the new scale, the new best."""
     better = (qq > 0.0) & (mul(qx, qx) > mul(best, qq))
     scale = v.select(better, qx / v.select(better, qq, v.f32x16(1.0)), scale)
     return better, scale, v.select(better, mul(scale, qx), best)
@@ -103,6 +103,6 @@ def improved(qx, qq, scale, best):
 
 @fn
 def refitted(any_off, qx, qq, scale):
-    """The scale, once more where points had to be taken that were not wanted."""
+    """Return the scale, refitted for lanes with a point that was off the grid."""
     refit = any_off & (qx > 0.0) & (qq > 0.0)
     return v.select(refit, qx / v.select(refit, qq, v.f32x16(1.0)), scale)

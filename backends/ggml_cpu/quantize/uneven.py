@@ -1,4 +1,4 @@
-"""Scales of groups whose levels are uneven (ggml-quants.c:quantize_row_iq4_nl_impl)."""
+"""Search for scales with the iq4_nl levels (ggml-quants.c:quantize_row_iq4_nl_impl)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEVELS = np.array(UNEVEN, np.float32).tobytes()
 
 @fn
 def index_of(x):
-    """The level next to x; the upper one of two that are equally far (best_index_int8)."""
+    """Return the index of the level nearest to x, the upper level in a tie (best_index_int8)."""
     index = v.i32x16(0)
     for i in range(15):
         low, high = v.ld_f32(v.table(LEVELS) + 4 * i), v.ld_f32(v.table(LEVELS) + 4 * i + 4)
@@ -25,7 +25,7 @@ def index_of(x):
 
 @fn
 def gains(x, w, n, factor):
-    """Sums of w * q * x and w * q * q."""
+    """Return the sums of w * q * x and w * q * q, q the level of factor * x."""
     qx, qq = v.f32x16(0.0), v.f32x16(0.0)
     for i in range(n):
         q = uneven_at(index_of(mul(factor, at(x, i))))
@@ -36,7 +36,7 @@ def gains(x, w, n, factor):
 
 @fn
 def searched(x, w, n):
-    """The scale of n values, of 16 tried."""
+    """Return the best of 16 scales for n values."""
     top = extreme(x, n)
     zero = is_zero(top)
     top = v.select(zero, v.f32x16(1.0), top)

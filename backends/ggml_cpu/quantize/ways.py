@@ -1,5 +1,4 @@
-"""The two ways in which a block is made, without importance of its values and with it, for types
-that differ in what they do then."""
+"""Pairs of plain and weighted quantizers that share most of their code."""
 
 from __future__ import annotations
 
@@ -8,8 +7,10 @@ from ggml_cpu.quantize.lanes import W, X, at, mul, put, sum_of_squares, weigh
 
 
 def by_squares(n: int, share: float, put_all: Function) -> tuple[Function, Function]:
-    """Return plain, weighted: put_all(m) makes a block of n values from the weights in W, which are
-    the squares; or importance times the root of a square and of `share` of the mean of all."""
+    """Return (plain, weighted); put_all(m) quantizes blocks of n values with the weights in W.
+
+    Plain weights are x^2. Others are importance * sqrt(x^2 + share * mean of all x^2).
+    """
 
     @fn
     def plain(m):
@@ -28,8 +29,10 @@ def by_squares(n: int, share: float, put_all: Function) -> tuple[Function, Funct
 def by_steps(
     searched: Function, searched_weighted: Function, share: float, put_all: Function
 ) -> tuple[Function, Function]:
-    """Return plain, weighted: put_all(m, d, d_min) makes a block of the levels, scales and minima
-    that are searched; `share` as above."""
+    """Return (plain, weighted); both search, then put_all(m, d, d_min) stores the blocks.
+
+    `searched` and `searched_weighted` store levels, scales and minima; `share`: see `by_squares`.
+    """
 
     @fn
     def plain(m):

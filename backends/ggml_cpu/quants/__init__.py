@@ -1,4 +1,4 @@
-"""The types that rows and weights can have, one a file. What they share is in `ggml_cpu.blocks`."""
+"""Quantization and float types, one module per type; shared code is in `ggml_cpu.blocks`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ggml_cpu.blocks.format import REGISTERED, Format, Weight
 
 @cache
 def types() -> dict[str, Format]:
-    """Every type by name: those that the files of this folder register."""
+    """Return all types by name; the modules of this folder register them."""
     for module in pkgutil.iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
     return REGISTERED
@@ -20,18 +20,18 @@ def types() -> dict[str, Format]:
 
 @cache
 def formats() -> dict[str, Format]:
-    """The types of blocks."""
+    """Return the types with blocks by name: all but the float types."""
     return {name: t for name, t in types().items() if t.dequantize is not None}
 
 
 @cache
 def weights() -> dict[str, Weight]:
-    """The types of weights."""
+    """Return the weight types by name: types with matrix multiplication."""
     return {name: t for name, t in types().items() if isinstance(t, Weight)}
 
 
 @cache
 def activations() -> tuple[Activations, ...]:
-    """What the weight types want activations to be packed as."""
+    """Return the activation formats of all weight types."""
     both = ((weight.activations, weight.dot_activations) for weight in weights().values())
     return tuple(dict.fromkeys(a for pair in both for a in pair))

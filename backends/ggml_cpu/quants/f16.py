@@ -1,7 +1,7 @@
-"""f16 weights: a few columns, rounded to f16, are multiplied in f32; many as 16-bit integers.
+"""f16 weights: small batches use f32 with activations rounded to f16, large ones 16-bit integers.
 
-Where the CPU has no instruction for those, all are multiplied in f32. On Zen 4 weights
-are integers from the start; what that gains elsewhere has not been measured.
+CPUs without VNNI use f32 for all batches. On Zen 4 weights are repacked to integers at load; this
+has not been measured on other CPUs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ggml_cpu.blocks.floats import f32_weight
 from ggml_cpu.blocks.format import register
 from ggml_cpu.kernel import fn
 
-FEW = 16  # columns whose products in f32 cost less than turning the weights into integers
+FEW = 16  # largest batch for which f32 is faster than converting the weights to integers
 
 
 @fn

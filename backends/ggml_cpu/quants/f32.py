@@ -1,4 +1,4 @@
-"""f32 weights."""
+"""f32 weights and activations."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""iq1_m: points of a codebook of 2048, shifted up or down, 56 bytes (ggml-common.h:block_iq1_m).
+"""iq1_m: 2048-entry codebook with shifted points, 56 bytes (ggml-common.h:block_iq1_m).
 
-Low bytes of the numbers of points u8 [32] | nibbles [32], the top three bits of a number and
-whether the shift is down | for each 64 values a u16: scales of 16 values, three bits each, and four
-bits of d, an f16. A value is d * (2 * scale + 1) * (its place in the point + 1/8 or - 1/8); see
-codebook.py.
+Low bytes of grid indices u8 [32] | nibbles [32]: top three bits of an index and, as bit 3, a
+downward shift | u16 [4], one per 64 values: four 3-bit scales of 16 values and four bits of d, an
+f16. A value is d * (2 * scale + 1) * (grid value + 1/8 or - 1/8); see codebook.py.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ bytes_of = points_of(shifted(grid("iq1")), number)
 
 @fn
 def d_of(block):
-    """The four nibbles on top of the four words of scales."""
+    """Return d, an f16 in the top nibbles of the four words of scales."""
     words = block + SCALES
     low = v.ld_u16(words) >> 12 | (v.ld_u16(words + 2) >> 12) << 4
     bits = low | (v.ld_u16(words + 4) >> 12) << 8 | (v.ld_u16(words + 6) >> 12) << 12

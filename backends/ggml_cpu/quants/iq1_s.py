@@ -1,8 +1,8 @@
-"""iq1_s: points of a codebook of 2048, shifted up or down, 50 bytes (ggml-common.h:block_iq1_s).
+"""iq1_s: 2048-entry codebook with shifted points, 50 bytes (ggml-common.h:block_iq1_s).
 
-d f16 | low bytes of the numbers of points u8 [32] | for each 32 values a u16: the top three bits of
-four numbers, a scale of three bits, and whether the shift is down. A value is d * (2 * scale + 1) *
-(its place in the point + 1/8 or - 1/8); see codebook.py.
+d f16 | low bytes of grid indices u8 [32] | u16 [8], one per 32 values: top three bits of four
+indices, a 3-bit scale, and the sign of the shift (1: down). A value is d * (2 * scale + 1) * (grid
+value + 1/8 or - 1/8); see codebook.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ggml_cpu.quants.q8_K import CHUNKS
 from ggml_py.grids import grid
 
 TOPS = 34
-FACTORS = np.array([512, 64, 8, 1] * 2, np.int16).tobytes()  # bring the top bits to one place
+FACTORS = np.array([512, 64, 8, 1] * 2, np.int16).tobytes()  # shift the top bits to bits 9 to 11
 
 
 @fn

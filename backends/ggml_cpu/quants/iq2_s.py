@@ -1,8 +1,8 @@
-"""iq2_s: points of a codebook of 1024 with signs, 82 bytes (ggml-common.h:block_iq2_s).
+"""iq2_s: 1024-entry codebook with signs, 82 bytes (ggml-common.h:block_iq2_s).
 
-d f16 | low bytes of the numbers of points u8 [32] | signs u8 [32] | top two bits of the numbers,
-four to a byte [8] | scales of 16 values, nibbles [8]. A value is d / 8 * (2 * scale + 1) * its
-place in the point.
+d f16 | low bytes of grid indices u8 [32] | signs u8 [32] | top two bits of the indices, four per
+byte, u8 [8] | scales of 16 values, nibbles u8 [8]. A value is d / 8 * (2 * scale + 1) * grid value,
+with its sign.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ggml_cpu.quants.q8_K import CHUNKS
 from ggml_py.grids import grid
 
 SIGNS, TOPS, SCALES = 34, 66, 74
-FACTORS = np.array([256, 64, 16, 4] * 2, np.int16).tobytes()  # bring the top bits to one place
+FACTORS = np.array([256, 64, 16, 4] * 2, np.int16).tobytes()  # shift the top bits to bits 8 and 9
 
 
 @fn

@@ -1,7 +1,7 @@
-"""iq2_xs: points of a codebook of 512 with signs, 74 bytes (ggml-common.h:block_iq2_xs).
+"""iq2_xs: 512-entry codebook with signs, 74 bytes (ggml-common.h:block_iq2_xs).
 
-d f16 | for each 8 values the number of a point, 9 bits, and above it seven signs u16 [32] | scales
-of 16 values, nibbles [8]. A value is d / 8 * (2 * scale + 1) * its place in the point.
+d f16 | u16 [32], one per 8 values: 9-bit grid index, seven signs above it | scales of 16 values,
+nibbles u8 [8]. A value is d / 8 * (2 * scale + 1) * grid value, with its sign.
 """
 
 from __future__ import annotations

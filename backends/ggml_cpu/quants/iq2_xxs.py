@@ -1,7 +1,7 @@
-"""iq2_xxs: points of a codebook of 256 with signs, 66 bytes (ggml-common.h:block_iq2_xxs).
+"""iq2_xxs: 256-entry codebook with signs, 66 bytes (ggml-common.h:block_iq2_xxs).
 
-d f16 | for each 32 values: numbers of four points u8 [4], u32 with their signs, seven bits each,
-and a scale of four bits above them. A value is d / 8 * (2 * scale + 1) * its place in the point.
+d f16 | for each 32 values: grid indices u8 [4], u32 with four 7-bit sign fields and, above them, a
+4-bit scale. A value is d / 8 * (2 * scale + 1) * grid value, with its sign.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""iq3_s: points of a codebook of 512 with signs, 110 bytes (ggml-common.h:block_iq3_s).
+"""iq3_s: 512-entry codebook with signs, 110 bytes (ggml-common.h:block_iq3_s).
 
-d f16 | low bytes of the numbers of points of four values u8 [64] | their ninth bits [8] | signs
-u8 [32] | scales of 32 values, nibbles [4]. A value is d * (2 * scale + 1) * its place in the point.
+d f16 | low bytes of grid indices, one per four values, u8 [64] | ninth bits of the indices u8 [8] |
+signs u8 [32] | scales of 32 values, nibbles u8 [4]. A value is d * (2 * scale + 1) * grid value,
+with its sign.
 """
 
 from __future__ import annotations

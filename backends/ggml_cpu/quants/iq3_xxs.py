@@ -1,8 +1,8 @@
-"""iq3_xxs: points of a codebook of 256 with signs, 98 bytes (ggml-common.h:block_iq3_xxs).
+"""iq3_xxs: 256-entry codebook with signs, 98 bytes (ggml-common.h:block_iq3_xxs).
 
-d f16 | numbers of points of four values u8 [64] | for each 32 values a u32: signs of eight values,
-seven bits each, and a scale of four bits above them. A value is d / 4 * (2 * scale + 1) * its place
-in the point.
+d f16 | grid indices, one per four values, u8 [64] | u32 [8], one per 32 values: four 7-bit sign
+fields, each for eight values, and a 4-bit scale above them. A value is d / 4 * (2 * scale + 1) *
+grid value, with its sign.
 """
 
 from __future__ import annotations

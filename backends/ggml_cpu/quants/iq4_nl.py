@@ -1,6 +1,6 @@
-"""iq4_nl: 32 indices of uneven levels with one scale, 18 bytes (ggml-common.h:block_iq4_nl).
+"""iq4_nl: 32 indices of nonlinear levels with one scale, 18 bytes (ggml-common.h:block_iq4_nl).
 
-d f16 | u8 [16], low nibbles are values 0..15, high ones 16..31
+d f16 | u8 [16], low nibbles are values 0..15, high nibbles 16..31
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIRST = float(UNEVEN[0])
 
 @fn
 def fitted(x, y, q, r):
-    """The scale of least squares, weighted by the squares of the values."""
+    """Return the least-squares scale of 32 values x, y with level indices q, r, weights x^2."""
     a, b = uneven_at(q), uneven_at(r)
     xq = v.vsum(x * x * a * x + y * y * b * y)
     qq = v.vsum(x * x * a * a + y * y * b * b)

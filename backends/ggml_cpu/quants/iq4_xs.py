@@ -1,10 +1,10 @@
-"""iq4_xs: blocks of 256, eight groups of 32 uneven levels with 6-bit scales (block_iq4_xs).
+"""iq4_xs: 256 nonlinear levels in eight groups of 32 with 6-bit scales (block_iq4_xs).
 
-In place, 136 bytes: d f16 | upper two bits of the scales u16 | lower four bits, nibbles [8] | u8
-[8][16], a group's low nibbles are values 0..15, its high ones 16..31. A value is d * (scale - 32) *
-level. In a panel the block is kept word by word: word i of LANES rows is one vector, at i * WORD.
+Block, 136 bytes: d f16 | upper two bits of the scales u16 | lower four bits, nibbles [8] | u8
+[8][16], low nibbles of a group are values 0..15, high nibbles 16..31. A value is d * (scale - 32) *
+level. A panel keeps the word order of blocks: word i of LANES rows is one vector, at i * WORD.
 
-Where the levels are biased, I8_BIAS * (scale - 32) * (sum of the activations) is subtracted.
+If levels are biased, kernels subtract I8_BIAS * (scale - 32) * (sum of the activations).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TWICE = np.arange(0, 16, 2, dtype=np.int32).tobytes()
 
 @fn
 def scale_pairs(lower, upper, g):
-    """Scales of groups g and g + 2 in the halves of each word, as i16."""
+    """Return the scales of groups g and g + 2 as the i16 halves of each word."""
     low = (lower >> (4 * g)) & 0x0F0F
     top = (upper >> (2 * g)) & 0x33
     pairs = ((low | low << 8) & 0x000F000F) | ((top << 4 | top << 16) & 0x00300030)
@@ -56,7 +56,7 @@ def add_block(width: int) -> Function:
 
     @fn
     def add_32(levels, w, a, n, scale, sums):
-        """sums[t] += scale * dot over a group."""
+        """Add scale * (dot product of a group) to sums[t]."""
         dots = v.i32_regs(size)
         for i in range(4):
             low, high = both_levels(levels, v.i8_load(w + WORD * i))
@@ -65,7 +65,7 @@ def add_block(width: int) -> Function:
 
     @fn
     def add_128(levels, block, part, w, a, n, totals, pairs, others, sums):
-        """The same over four groups, their scales in two vectors; the bias is taken off."""
+        """Add four groups, with their scales in two vectors, and subtract the bias."""
         first, second = v.as_i32(pairs), v.as_i32(others)
         fetch_slowly(block, part)
         add_32(levels, w, a, n, v.asr(first << 16, 16), sums)
@@ -104,7 +104,7 @@ def add_block(width: int) -> Function:
 def words_of(put: Function, size: int) -> Function:
     @fn
     def put_32(levels, w, scale, to):
-        """A group."""
+        """Call `put` for the words of a group."""
         offset = scale * float(-I8_BIAS)
         for i in range(4):
             low, high = both_levels(levels, v.i8_load(w + WORD * i))
@@ -126,7 +126,7 @@ def words_of(put: Function, size: int) -> Function:
 
 @fn
 def scales_of(block):
-    """The eight scales of a block in place, less 32, as i32x8."""
+    """Return the eight scales of a block in place, minus 32, as i32x8."""
     twice = v.i32x8_load(v.table(TWICE))
     low = (v.i32x8(v.ld_i32(block + 4)) >> (twice << 1)) & 15
     return (low | (((v.i32x8(v.ld_u16(block + 2)) >> twice) & 3) << 4)) - 32
@@ -134,7 +134,7 @@ def scales_of(block):
 
 @fn
 def add_half(levels, block, a, scales, sums):
-    """sums + scale * dot over four groups in place."""
+    """Return sums + scale * dot over four groups of a block in place."""
     low, high = both_levels(levels, v.i8x64_load(block))
     x = v.as_i64(v.concat(v.i8x64_load(a), v.i8x64_load(a + 64)))
     first = v.as_i8(v.shuffle(x, 0, 1, 4, 5, 8, 9, 12, 13))

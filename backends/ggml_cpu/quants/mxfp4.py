@@ -1,7 +1,7 @@
-"""mxfp4: 32 four-bit floats with a power of two as scale, 17 bytes (ggml-common.h:block_mxfp4).
+"""mxfp4: 32 4-bit floats with a power-of-two scale, 17 bytes (ggml-common.h:block_mxfp4).
 
-Exponent u8 | u8 [16], low nibbles are values 0..15, high ones 16..31. The scale is 2^(e - 127)
-(E8M0); half of it goes with the doubled levels.
+Exponent u8 | u8 [16], low nibbles are values 0..15, high nibbles 16..31. The scale is 2^(e - 127)
+(E8M0). Kernels use half the scale, because the levels are doubled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ OFFSET = 16
 
 @fn
 def half_power(e):
-    """2^(e - 128), by its bits; e < 2 is a denormal (ggml-impl.h:ggml_e8m0_to_fp32_half)."""
+    """Return 2^(e - 128), built from its bits (ggml-impl.h:ggml_e8m0_to_fp32_half).
+
+    It is subnormal for e < 2.
+    """
     return v.as_f32(v.select(e < 2, (e + 1) << 21, (e - 1) << 23))
 
 

@@ -1,7 +1,7 @@
-"""nvfp4: 64 four-bit floats, a scale of eight bits for 16, 36 bytes (ggml-common.h:block_nvfp4).
+"""nvfp4: 64 4-bit floats with an 8-bit scale per 16, 36 bytes (ggml-common.h:block_nvfp4).
 
-Scales u8 [4] (unsigned e4m3) | nibbles [4][8], the low ones of a group first. The levels are
-doubled, so the scales are halved; with OFFSET they are unsigned.
+Scales u8 [4] (unsigned E4M3) | u8 [4][8], low nibbles of a group are its first values. Levels are
+doubled, so scales are halved; OFFSET makes the levels unsigned.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from ggml_cpu.quants.q8_0 import CHUNKS
 
 OFFSET = 12
 LEVELS = table_of(tuple(level + OFFSET for level in DOUBLED_FP4))
-NAN = 0x7F  # is read as 0 (ggml-impl.h:ggml_ue4m3_to_fp32)
-LARGEST, SATURATED = 0x7E, 0x78  # from the second on, codes become the first
+NAN = 0x7F  # read as 0 (ggml-impl.h:ggml_ue4m3_to_fp32)
+LARGEST, SATURATED = 0x7E, 0x78  # codes from SATURATED on become LARGEST
 
 
 @fn
@@ -37,7 +37,7 @@ def scales_of(block, j):
 
 @fn
 def nearest_scale(x):
-    """x >= 0 as e4m3, halves upwards (ggml-impl.h:ggml_fp32_to_ue4m3)."""
+    """Round x >= 0 to E4M3, halves up (ggml-impl.h:ggml_fp32_to_ue4m3)."""
     if not x > 0.0:
         return 0
     bits = v.bits_of_f32(min(x, v.float32(448.0)))

@@ -26,7 +26,7 @@ def signs_of(block, j):
 @fn
 def encode(x, block):
     total = v.float32(0.0)
-    for i in range(128):  # in this order, which decides how the sum is rounded
+    for i in range(128):  # sequential, because the order determines rounding
         total = v.float32(total + abs(v.ld_f32(x + 4 * i)))
     v.st_f16(block, v.float32(total / v.float32(128.0)))
     bits = v.i32x16_load(v.table(BITS))

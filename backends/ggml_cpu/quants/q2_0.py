@@ -1,6 +1,6 @@
-"""q2_0: 64 values of two bits plus 1 with one scale, 18 bytes (ggml-common.h:block_q2_0).
+"""q2_0: 64 2-bit values offset by 1 with one scale, 18 bytes (ggml-common.h:block_q2_0).
 
-d f16 | four neighbours to a byte [16]
+d f16 | u8 [16], four consecutive values per byte
 """
 
 from __future__ import annotations

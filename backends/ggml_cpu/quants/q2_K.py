@@ -1,7 +1,7 @@
 """q2_K: 2-bit values in the groups of sub16.py (ggml-common.h:block_q2_K).
 
-In place, 84 bytes: scales, above them minima, 4 bits each u8 [16] | values u8 [64] | d f16 |
-dmin f16. In a panel the block is kept word by word.
+Block, 84 bytes: scales in low nibbles and minima in high nibbles u8 [16] | values u8 [64] | d f16 |
+dmin f16. A panel keeps the word order of blocks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ggml_cpu.blocks.sub16 import weight
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
 
-VALUES, D = 16, 80  # in place
+VALUES, D = 16, 80  # offsets in a block
 FOUR_BITS, TWO_BITS = 0x0F0F0F0F, 0x03030303
 
 

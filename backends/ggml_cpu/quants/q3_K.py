@@ -1,15 +1,16 @@
 """q3_K: 3-bit values in the groups of sub16.py (ggml-common.h:block_q3_K).
 
-In place, 110 bytes: third bits u8 [32] | low two bits u8 [64] | scales, 12 bytes | d f16. Bit
-4 * half + j of byte i of the third bits is of value 32 * j + i of a half. Values are offset by 4,
-so a minimum is four times its scale, and dmin is d.
+Block, 110 bytes: third bits u8 [32] | low two bits u8 [64] | scales, 12 bytes | d f16. Bit 4 * half
++ j of byte i of the third bits belongs to value 32 * j + i of a half. Values are offset by 4, so a
+minimum is four times its scale, and dmin is d.
 
-The 12 bytes are three words s0 s1 s2 of four bytes: s0 and s1 have the low four bits of scales
-0..3 and 4..7, above them those of 8..11 and 12..15; s2 the top two bits of scale 4 * i + c in byte
-c at 2 * i. Scales are offset by 32.
+The 12 bytes are three words of four bytes; scales are offset by 32:
+s0: low four bits of scales 0..3 and, as high nibbles, of scales 8..11
+s1: low four bits of scales 4..7 and, as high nibbles, of scales 12..15
+s2: top two bits of scale 4 * i + c, in byte c at bit 2 * i
 
-Of a panel: d f16 [LANES], words s0 s1 s2 [3][LANES] | third bits and the low bits of the first half
-by turns [8][2][LANES] | those of the second half [8][LANES]
+Panel block: d f16 [LANES], words s0 s1 s2 [3][LANES] | third bits interleaved with low bits of the
+first half [8][2][LANES] | low bits of the second half [8][LANES]
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ggml_cpu.blocks.sub16 import weight
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
 
-LOW, SCALES, D = 32, 96, 108  # in place
+LOW, SCALES, D = 32, 96, 108  # offsets in a block
 FIRST, SECOND = 3 * WORD, 19 * WORD
 FOUR_BITS, TWO_BITS, THIRD_BIT = 0x0F0F0F0F, 0x03030303, 0x04040404
 
@@ -60,13 +61,13 @@ def word_of(w, half, j, i):
 
 @fn
 def six_bits(low, top, i):
-    """Scales 4 * i to 4 * i + 3, one a byte, from the word that has their low bits and from s2."""
+    """Return scales 4 * i to 4 * i + 3, one per byte, from the word of low bits and from s2."""
     return ((low >> (4 * (i >> 1))) & FOUR_BITS) | (((top >> (2 * i)) & TWO_BITS) << 4)
 
 
 @fn
 def with_minima(scales):
-    """Scales as signed bytes, and the minima that go with them."""
+    """Return scales as signed bytes, and their minima: four times the scales."""
     centred = scales - 32
     return centred, centred << 2
 
@@ -129,7 +130,7 @@ largest = largest_scale(searched, 16)
 
 @fn
 def store_scales(x, block):
-    """The first bytes of the block are not in use yet."""
+    """Store d and the scales of a block; the search uses the block's first bytes as scratch."""
     top = largest(x, block)
     factor = v.float32(-32.0) / top if top != 0.0 else v.float32(0.0)
     v.st_f16(block + D, inverse(factor))

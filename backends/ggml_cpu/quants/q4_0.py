@@ -1,7 +1,7 @@
 """q4_0: 32 values of 4 bits, offset by 8, with one scale, 18 bytes (ggml-common.h:block_q4_0).
 
-In place: scale f16 | u8 [16], low nibbles are values 0..15, high ones 16..31
-Of a panel: scales f16 [LANES], words [4][LANES]
+Block: scale f16 | u8 [16], low nibbles are values 0..15, high nibbles 16..31
+Panel block: scales f16 [LANES], words [4][LANES]
 """
 
 from __future__ import annotations

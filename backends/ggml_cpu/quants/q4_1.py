@@ -1,7 +1,7 @@
 """q4_1: 32 values of 4 bits with a scale and a minimum, 20 bytes (ggml-common.h:block_q4_1).
 
-In place: scale f16 | minimum f16 | u8 [16], low nibbles are values 0..15, high ones 16..31
-Panel block: the block word by word, [5][LANES]
+Block: scale f16 | minimum f16 | u8 [16], low nibbles are values 0..15, high nibbles 16..31
+Panel block: the words of the block in order, [5][LANES]
 """
 
 from __future__ import annotations

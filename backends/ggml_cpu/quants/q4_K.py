@@ -1,7 +1,7 @@
 """q4_K: 256 values of 4 bits in the sub-blocks of sub32.py, 144 bytes (ggml-common.h:block_q4_K).
 
-In place: d | dmin | scales 12 | u8 [128], 32 bytes for each chunk of 64: low nibbles are its first
-sub-block, high ones its second.
+Block: d f16 | dmin f16 | scales, 12 bytes | u8 [128], 32 bytes per chunk of 64 values: low nibbles
+are its first sub-block, high nibbles its second.
 """
 
 from __future__ import annotations

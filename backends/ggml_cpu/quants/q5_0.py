@@ -1,7 +1,7 @@
 """q5_0: 32 values of 5 bits, offset by 16, with one scale, 22 bytes (ggml-common.h:block_q5_0).
 
-In place: scale f16 | fifth bits, bit i that of value i | u8 [16], low nibbles are values 0..15
-Of a panel: scales f16 [LANES], fifth bits by word [LANES] | words [4][LANES]
+Block: scale f16 | fifth bits u32, bit i for value i | u8 [16], low nibbles are values 0..15
+Panel block: scales f16 [LANES], fifth bits by word [LANES] | words [4][LANES]
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ggml_cpu.blocks.rounding import offset_levels
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
 
-FIFTH = 0, 2  # where these are in a panel, in a block
+FIFTH = 0, 2  # offsets in a panel block and in a block
 pairs_of, values_of = five_bits(*FIFTH)
 
 

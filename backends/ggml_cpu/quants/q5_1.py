@@ -1,8 +1,8 @@
 """q5_1: 32 values of 5 bits with a scale and a minimum, 24 bytes (ggml-common.h:block_q5_1).
 
-In place: scale f16 | minimum f16 | fifth bits, bit i that of value i | u8 [16], low nibbles are
-values 0..15
-Panel block: the block word by word, [6][LANES], and so the fifth bits
+Block: scale f16 | minimum f16 | fifth bits u32, bit i for value i | u8 [16], low nibbles are values
+0..15
+Panel block: the words of the block in order, [6][LANES], with fifth bits by word
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ggml_cpu.blocks.rounding import levels_from_lowest
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
 
-FIFTH = WORD, 4  # where these are in a panel, in a block
+FIFTH = WORD, 4  # offsets in a panel block and in a block
 pairs_of, values_of = five_bits(*FIFTH)
 
 

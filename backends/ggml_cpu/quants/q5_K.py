@@ -1,8 +1,8 @@
 """q5_K: 256 values of 5 bits in the sub-blocks of sub32.py, 176 bytes (ggml-common.h:block_q5_K).
 
-In place: d | dmin | scales 12 | fifth bits u8 [32] | u8 [128], 32 bytes for each chunk of 64: low
-nibbles are its first sub-block, high ones its second. Bit s of byte i is the fifth bit of value i
-of sub-block s.
+Block: d f16 | dmin f16 | scales, 12 bytes | fifth bits u8 [32] | u8 [128], 32 bytes per chunk of 64
+values: low nibbles are its first sub-block, high nibbles its second. Bit s of byte i is the fifth
+bit of value i of sub-block s.
 """
 
 from __future__ import annotations

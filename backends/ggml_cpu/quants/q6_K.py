@@ -1,10 +1,11 @@
 """q6_K: blocks of 256, 6-bit values offset by 32, int8 scales per 16 (ggml-common.h:block_q6_K).
 
-In place, 210 bytes: low four bits u8 [128] | top two bits u8 [64] | scales i8 [16] | d f16
-Each half of 128 has 64 bytes of low bits (A, then B, of 32 bytes) and 32 of top bits (H); byte i
-of A and B holds values i and i + 64, i + 32 and i + 96; H has two bits for each of the four.
-Of a panel: d f16 [LANES], scales words [4][LANES] | four parts of 16 bytes of A, B and H, two for
-each half: words A H A H A H A H B B B B [LANES]. So each line is first read after the one before.
+Block, 210 bytes: low four bits u8 [128] | top two bits u8 [64] | scales i8 [16] | d f16
+Each half of 128 values has 64 bytes of low bits (A, then B, 32 bytes each) and 32 bytes of top bits
+(H). Byte i of A has values i and i + 64, byte i of B values i + 32 and i + 96; byte i of H has two
+bits for each of the four.
+Panel block: d f16 [LANES], scales, words [4][LANES] | four parts with 16 bytes each of A, B and H,
+two per half: words A H A H A H A H B B B B [LANES]. So kernels read cache lines in order.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from ggml_cpu.quants.q8_K import ACTIVATIONS
 from ggml_cpu.target import LANES, TILE
 from ggml_py.types import BY_NAME
 
-TOP, SCALES, D = 128, 192, 208  # in place
+TOP, SCALES, D = 128, 192, 208  # offsets in a block
 VALUES = 4 * WORD
 PART = 12 * WORD
-SECOND = 8 * WORD  # where B starts in a part
+SECOND = 8 * WORD  # offset of B in a part
 
 
 @fn
@@ -61,7 +62,10 @@ Q6_K = BY_NAME["q6_K"]
 
 @fn
 def word_of(w, which, i):
-    """Word i of 16 values of a part: those of A, B, A, B with top bits 2 * which."""
+    """Return word i of 16 values of a part, low and top bits combined.
+
+    which: low nibbles of A, low nibbles of B, high nibbles of A, high nibbles of B.
+    """
     at = w + 2 * WORD * i
     if which & 1:
         at = w + SECOND + WORD * i
@@ -74,7 +78,7 @@ def add_block(width: int) -> Function:
     subtract, add_scaled = group_sums(width), adder(width)
     size, run, _, one, _, _, scaled, words = dots_of(width, 4, 63)
     at_once, begin = both_fit(width), from_offset(width, 32 if words else 0)
-    parts = 1 if width == TILE else 4  # of each quarter: a tile as wide computes longer
+    parts = 1 if width == TILE else 4  # prefetches per quarter; full tiles are compute-bound
     fetch = fetcher(width, Q6_K.type_size * LANES, 4 * parts)
 
     @fn
@@ -84,7 +88,7 @@ def add_block(width: int) -> Function:
 
     @fn
     def add_run(w, a, n, which, first, scale, sums):
-        """sums[t] += scale * dot over `run` words, from `first` on, of those of add_16."""
+        """Add scale * dot to sums[t], over `run` words of add_16 from word `first` on."""
         dots = v.i32_regs(size)
         begin(dots, a, n)
         for i in range(first, first + run):
@@ -93,14 +97,14 @@ def add_block(width: int) -> Function:
 
     @fn
     def add_16(w, a, n, which, scale, sums):
-        """sums[t] += scale * dot over 16 values, see word_of; n is their first word in a column."""
+        """Add scale * dot over 16 values (see word_of) to sums[t]; n: their first column word."""
         add_run(w, a, n, which, 0, scale, sums)
         if run < 4:
             add_run(w, a, n, which, run, scale, sums)
 
     @fn
     def add_both(w, a, n, which, low_scale, high_scale, sums):
-        """The same over `which` and `which + 2`, the low and the high bits of A or B."""
+        """Add the values `which` and `which + 2`: low and high nibbles of A or B."""
         low, high = v.i32_regs(size), v.i32_regs(size)
         begin(low, a, n)
         begin(high, a, n + 16)
@@ -112,7 +116,7 @@ def add_block(width: int) -> Function:
 
     @fn
     def offsets(w, a, sums):
-        """sums[t] -= 32 * scales * sums of column t."""
+        """Subtract 32 * scales * (sums of column t) from sums[t]."""
         minus = v.i32_regs(width)
         for i in range(4):
             subtract(v.i32_load(w + WORD * i), a, i, minus)
@@ -175,7 +179,7 @@ def words_of(put: Function, size: int) -> Function:
 
 @fn
 def values_of(block, half):
-    """The first and the last 64 values of a half in place, 0..63."""
+    """Return the first and the last 64 values of a half in place, as levels 0..63."""
     packed = v.i8x64_load(block + 64 * half)
     top = v.as_i16(v.i8x32_load(block + TOP + 32 * half))
     first = (packed & 15) | (v.as_i8(v.concat(top << 4, top << 2)) & 0x30)
@@ -184,7 +188,7 @@ def values_of(block, half):
 
 @fn
 def add_half(block, a, half, first_scales, last_scales, sums):
-    """sums + scale * dot over 128 values in place."""
+    """Return sums + scale * dot over 128 values in place."""
     first, last = values_of(block, half)
     zero = v.i32x16(0)
     sums = sums + v.dot4(zero, first, v.i8x64_load(a)) * v.repeat_each(first_scales, 4)

@@ -1,7 +1,7 @@
-"""q8_0: 32 int8 with one scale, 34 bytes (ggml-common.h:block_q8_0); and activations like that.
+"""q8_0: 32 int8 with one scale, 34 bytes (ggml-common.h:block_q8_0); q8_0 activations.
 
-In place: scale f16 | i8 [32]
-Of a panel: scales f16 [LANES], words [8][LANES], bytes XOR I8_BIAS
+Block: scale f16 | i8 [32]
+Panel block: scales f16 [LANES], words [8][LANES], bytes XOR I8_BIAS
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ from ggml_cpu.target import I8_BIAS
 
 @fn
 def pack(x, n, to):
-    """Blocks of 32; the scale and scale * sum are rounded to f16, as ggml keeps them
-    (arch/x86/quants.c:quantize_row_q8_0, quantize_row_q8_1).
+    """Quantize f32 values to blocks of 32; scale and scale * sum are rounded to f16 like in ggml.
+
+    See arch/x86/quants.c:quantize_row_q8_0, quantize_row_q8_1.
     """
     for _ in range(n // 32):
         amax = largest(x, 32)

@@ -1,6 +1,6 @@
-"""q8_1: 32 int8 with one scale, 36 bytes (ggml-common.h:block_q8_1). ggml's activations only.
+"""q8_1: 32 int8 with one scale, 36 bytes (ggml-common.h:block_q8_1); ggml activations only.
 
-Scale f16 | scale times sum f16 | i8 [32]
+Scale f16 | scale * sum f16 | i8 [32]
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""q8_K: 256 int8 with one scale, 292 bytes (ggml-common.h:block_q8_K). Activations only.
+"""q8_K: 256 int8 with one scale, 292 bytes (ggml-common.h:block_q8_K); activations only.
 
-In place: scale f32 | i8 [256] | sums of each 16 i16 [16]
+Block: scale f32 | i8 [256] | i16 [16], sums of 16 values
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from ggml_py.types import BY_NAME
 
 @fn
 def put_sum(to, i, total):
-    """Store sum i in the order of columns."""
+    """Store i16 sum i in the order of activations.py: 0 2 1 3, 4 6 5 7, ..."""
     v.st_i16(to + 8 * (i // 4) + 4 * (i & 1) + (i & 2), total)
 
 
 @fn
 def pack(x, n, to):
-    """One block of 256, rounded as ggml-quants.c:quantize_row_q8_K_ref does."""
+    """Quantize one block of 256 values like ggml-quants.c:quantize_row_q8_K_ref."""
     scale = over_127(largest(x, 256))
     for i in range(8):
         first = quantize_16(x + 128 * i, scale, to + 32 * i)
@@ -50,7 +50,7 @@ def pack(x, n, to):
 
 @fn
 def pack_chunks(x, n, to):
-    """One block of 256."""
+    """Quantize one block of 256 values to four chunks with the same scale."""
     scale = over_127(largest(x, 256))
     step = inverse(scale)
     for i in range(8):

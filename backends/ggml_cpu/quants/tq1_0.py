@@ -1,9 +1,9 @@
 """tq1_0: 256 values -1, 0 or 1 with one scale, 54 bytes (ggml-common.h:block_tq1_0).
 
-Five values to a byte [32] and [16] | four to a byte [4] | d f16. A byte is the fraction of 256
-that the values, plus 1, are the digits of in base 3: their number / 243, rounded upwards. Times 3^n
-modulo 256, its leading digit is value n. First come the first digits of all bytes of a part, then
-the second digits...
+Five values per byte u8 [32] and [16] | four values per byte u8 [4] | d f16. The values plus 1 are
+the base-3 digits of a number; a byte is ceil(256 * number / 243). After multiplication by 3^n
+modulo 256, the leading digit of the byte is value n. In each of the three parts, the first digits
+of all bytes are the first values, the second digits the next values, and so on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def thrice(x):
 
 @fn
 def digits(packed):
-    """Leading digits of fractions: 1 above a third, 2 above two thirds."""
+    """Return the leading base-3 digits of bytes as fractions of 256: 1 above 1/3, 2 above 2/3."""
     x = packed ^ -128  # comparisons are signed
     return v.select(x > 170 - 128, v.i8x64(2), v.select(x > 85 - 128, v.i8x64(1), 0))
 
@@ -54,14 +54,14 @@ def bytes_of(block, j):
 
 @fn
 def fraction(number):
-    """Bytes of numbers below 243."""
+    """Convert numbers below 243 to bytes: ceil(256 * number / 243)."""
     scaled = v.to_f32(number * 256 + 242)
     return v.to_i8(v.to_i32((scaled + 0.5) * (1.0 / 243.0)))
 
 
 @fn
 def five_digits(x, apart, factor):
-    """16 bytes; a digit is `apart` bytes behind the one before."""
+    """Encode 16 bytes of five digits; consecutive digits of a byte are `apart` bytes apart in x."""
     number = v.i32x16(0)
     for i in range(5):
         number = number * 3 + ternary(x + apart * i, factor)

@@ -1,6 +1,6 @@
 """tq2_0: 256 values -1, 0 or 1 with one scale, 66 bytes (ggml-common.h:block_tq2_0).
 
-Two bits plus 1 [2][32], 32 apart in a byte | d f16
+u8 [2][32], four 2-bit values per byte, offset by 1 and 32 apart | d f16
 """
 
 from __future__ import annotations

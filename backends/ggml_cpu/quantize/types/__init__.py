@@ -1,4 +1,4 @@
-"""A quantizer a file, called by its type."""
+"""One quantizer per module, named after its type."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ggml_cpu.quantize.format import REGISTERED, Quantizer
 
 @cache
 def quantizers() -> dict[str, Quantizer]:
-    """Return every quantizer by the name of its type."""
+    """Return all quantizers by type name."""
     for module in pkgutil.iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
     return REGISTERED

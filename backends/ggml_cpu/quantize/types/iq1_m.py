@@ -1,5 +1,7 @@
-"""iq1_m (ggml-quants.c:quantize_row_iq1_m_impl): indices u8 [32] | for two points three upper bits
-and a sign each u8 [16] | u16 [4], four scales of three bits and a quarter of d.
+"""Quantizer of iq1_m (ggml-quants.c:quantize_row_iq1_m_impl).
+
+Indices u8 [32] | u8 [16], two nibbles of three upper index bits and the sign of delta | u16 [4],
+four 3-bit scales and four bits of d.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from ggml_cpu.quantize.ways import by_squares
 
 @fn
 def put_sums(m):
-    """Of the first and of the second eight values apart: their deltas may differ."""
+    """Store separate prefix sums for the first and second eight values: their deltas may differ."""
     for tile in (SUM_X, SUM_W, OTHER_SUM_X, OTHER_SUM_W):
         put(m + tile, 0, v.f32x16(0.0))
     for i in range(16):
@@ -63,7 +65,7 @@ def put_sums(m):
 
 @fn
 def sums_for(m, xs, ws, i, j, delta):
-    """Sums of w * q * x and w * q * q of eight values, with bounds i and j."""
+    """Return the sums of w * q * x and w * q * q of eight values with bounds i and j."""
     low, middle, high = delta - 1.0, delta, delta + 1.0
     most, total = v.f32x16(high), at(m + ws, 16)
     qx = mul(at(m + xs, 16), most) - (at(m + xs, i) + at(m + xs, j))
@@ -73,7 +75,11 @@ def sums_for(m, xs, ws, i, j, delta):
 
 @fn
 def best_split(m, top):
-    """Scale, the two bounds, and which deltas are negative, the second's first; -1 for none."""
+    """Return (scale, lower bound, upper bound, chosen).
+
+    Bits of `chosen` mark negative deltas: bit 1 for the first eight values, bit 0 for the second
+    eight. It is -1 if no split is valid.
+    """
     best, scale = v.f32x16(LEAST), top
     low, high, chosen = v.i32x16(0), v.i32x16(0), v.i32x16(-1)
     for i in range(17):

@@ -1,5 +1,6 @@
-"""iq1_s (ggml-quants.c:quantize_row_iq1_s_impl): d | indices u8 [32] | u16 [8], four times three
-upper bits, a scale and a sign.
+"""Quantizer of iq1_s (ggml-quants.c:quantize_row_iq1_s_impl).
+
+d f16 | indices u8 [32] | u16 [8], three upper bits of four indices, a scale and the sign of delta.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from ggml_cpu.quantize.ternary import (
     split_code,
 )
 
-WORDS = STEPS + 8 * VECTOR  # upper bits and sign of each group
+WORDS = STEPS + 8 * VECTOR  # upper index bits and sign of delta per group
 
 
 @fn
@@ -68,7 +69,7 @@ def three_squares(a, b, c, delta):
 
 @fn
 def best_split(m, top):
-    """Scale, the two bounds, and the sign of delta; 0 if there is none."""
+    """Return (scale, lower bound, upper bound, sign of delta); sign 0 if no split is valid."""
     best, scale = v.f32x16(LEAST), top
     low, high, shift = v.i32x16(0), v.i32x16(0), v.i32x16(0)
     for i in range(33):

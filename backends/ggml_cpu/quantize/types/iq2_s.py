@@ -1,5 +1,6 @@
-"""iq2_s (ggml-quants.c:quantize_row_iq2_s_impl): d | indices u8 [32] | signs u8 [32] | upper bits
-of indices u8 [8] | scales u8 [8].
+"""Quantizer of iq2_s (ggml-quants.c:quantize_row_iq2_s_impl).
+
+d f16 | indices u8 [32] | signs u8 [32] | upper bits of indices u8 [8] | scales u8 [8].
 """
 
 from __future__ import annotations

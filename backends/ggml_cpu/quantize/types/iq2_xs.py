@@ -1,5 +1,6 @@
-"""iq2_xs (ggml-quants.c:quantize_row_iq2_xs_impl): d | u16 [32], index and seven signs | scales u8
-[8].
+"""Quantizer of iq2_xs (ggml-quants.c:quantize_row_iq2_xs_impl).
+
+d f16 | u16 [32], index and seven signs | scales u8 [8].
 """
 
 from __future__ import annotations

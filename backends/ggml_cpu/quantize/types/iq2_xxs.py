@@ -1,5 +1,6 @@
-"""iq2_xxs (ggml-quants.c:quantize_row_iq2_xxs_impl): d | for each 32 values four indices u8, and
-u32 with four times seven signs and a scale.
+"""Quantizer of iq2_xxs (ggml-quants.c:quantize_row_iq2_xxs_impl).
+
+d f16 | for each 32 values: indices u8 [4], u32 with four 7-bit sign fields and a scale.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""iq3_s (ggml-quants.c:quantize_row_iq3_s_impl): d | indices u8 [64] | their ninth bits u8 [8] |
-signs u8 [32] | scales u8 [4].
+"""Quantizer of iq3_s (ggml-quants.c:quantize_row_iq3_s_impl).
+
+d f16 | indices u8 [64] | ninth bits of indices u8 [8] | signs u8 [32] | scales u8 [4].
 """
 
 from __future__ import annotations

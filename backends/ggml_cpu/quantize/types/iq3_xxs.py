@@ -1,5 +1,6 @@
-"""iq3_xxs (ggml-quants.c:quantize_row_iq3_xxs_impl): d | indices u8 [64] | u32 [8], four times
-seven signs and a scale.
+"""Quantizer of iq3_xxs (ggml-quants.c:quantize_row_iq3_xxs_impl).
+
+d f16 | indices u8 [64] | u32 [8], four 7-bit sign fields and a scale.
 """
 
 from __future__ import annotations

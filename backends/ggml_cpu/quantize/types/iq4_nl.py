@@ -1,4 +1,4 @@
-"""iq4_nl (ggml-quants.c:quantize_row_iq4_nl_impl): d | u8 [16]."""
+"""Quantizer of iq4_nl (ggml-quants.c:quantize_row_iq4_nl_impl): d | u8 [16]."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""iq4_xs (ggml-quants.c:quantize_row_iq4_nl_impl): d | upper bits of scales u16 | u8 [4] | u8
-[128].
+"""Quantizer of iq4_xs (ggml-quants.c:quantize_row_iq4_nl_impl).
+
+d f16 | upper bits of scales u16 | lower bits of scales u8 [4] | u8 [128].
 """
 
 from __future__ import annotations

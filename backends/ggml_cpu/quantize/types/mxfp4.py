@@ -1,4 +1,4 @@
-"""mxfp4 (ggml-quants.c:quantize_row_mxfp4_ref): exponent u8 | u8 [16]."""
+"""Quantizer of mxfp4 (ggml-quants.c:quantize_row_mxfp4_ref): exponent u8 | u8 [16]."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ggml_cpu.quantize.steps import put_nibbles
 
 @fn
 def exponents(m, top):
-    """By a logarithm, which rounds what is just below a power of two up to it."""
+    """Return exponents from log2f like ggml; it rounds values just below a power of two up."""
     put(m + STEPS, 0, top)
     for lane in range(LANES):
         x = v.ld_f32(m + STEPS + 4 * lane)
@@ -25,7 +25,7 @@ def plain(m):
     top = largest(m + X, 32)
     exponent = v.select(top > 0.0, v.vmax(exponents(m, top), v.i32x16(0)), v.i32x16(0))
     put_byte(m, 0, exponent)
-    # Half of 2^(e - 127), since levels are doubled; below 2 it is a denormal.
+    # Half of 2^(e - 127), because levels are doubled; subnormal for e < 2.
     bits = v.select(exponent < 2, v.i32x16(0x00200000), (exponent - 1) << 23)
     bits = v.select(exponent == 1, v.i32x16(0x00400000), bits)
     for i in range(32):

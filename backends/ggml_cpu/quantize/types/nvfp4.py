@@ -1,4 +1,4 @@
-"""nvfp4 (ggml-quants.c:quantize_row_nvfp4_ref): scales u8 [4] | nibbles [4][8]."""
+"""Quantizer of nvfp4 (ggml-quants.c:quantize_row_nvfp4_ref): scales u8 [4] | nibbles [4][8]."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.lanes import LEVELS, VECTOR, X, at, largest, put, put_byte
 from ggml_cpu.quantize.steps import put_nibbles
 
-LARGEST, SATURATED = 0x7E, 0x78  # from the second on, codes become the first
+LARGEST, SATURATED = 0x7E, 0x78  # codes from SATURATED on become LARGEST
 
 
 @fn
 def code_of(x):
-    """x >= 0 as unsigned e4m3, halves upwards (ggml-impl.h:ggml_fp32_to_ue4m3)."""
+    """Round x >= 0 to unsigned E4M3, halves up (ggml-impl.h:ggml_fp32_to_ue4m3)."""
     bits = v.as_i32(v.vmin(x, 448.0))
     exponent = (bits >> 23) - 120
     code = exponent * 8 + (((bits & 0x7FFFFF) + (1 << 19)) >> 20)
@@ -25,7 +25,7 @@ def code_of(x):
 
 @fn
 def half_of(code):
-    """Half of what a code stands for, as the levels are doubled."""
+    """Return half the value of an E4M3 code, because the levels are doubled."""
     exponent, mantissa = code >> 3, v.to_f32(code & 7)
     normal = (mantissa * 0.125 + 1.0) * v.as_f32((exponent + 119) << 23)
     return v.select(exponent == 0, mantissa * 2.0**-10, normal)

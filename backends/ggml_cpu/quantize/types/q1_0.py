@@ -1,4 +1,4 @@
-"""q1_0 (ggml-quants.c:quantize_row_q1_0_ref): d, the mean magnitude | a bit for each of 128."""
+"""Quantizer of q1_0 (ggml-quants.c:quantize_row_q1_0_ref): d, the mean magnitude | bits [128]."""
 
 from __future__ import annotations
 

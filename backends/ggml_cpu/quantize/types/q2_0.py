@@ -1,4 +1,7 @@
-"""q2_0 (ggml-quants.c:quantize_row_q2_0_ref): d | four neighbours to a byte [16]."""
+"""Quantizer of q2_0 (ggml-quants.c:quantize_row_q2_0_ref).
+
+d | u8 [16], four consecutive values per byte.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""q2_K (ggml-quants.c:quantize_row_q2_K_ref, quantize_row_q2_K_impl): scales u8 [16], low nibbles,
-and minima above them | u8 [64] | d | d_min.
+"""Quantizer of q2_K (ggml-quants.c:quantize_row_q2_K_ref, quantize_row_q2_K_impl).
+
+Scales (low nibbles) and minima (high nibbles) u8 [16] | u8 [64] | d | d_min.
 """
 
 from __future__ import annotations

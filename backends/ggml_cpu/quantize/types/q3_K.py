@@ -1,5 +1,6 @@
-"""q3_K (ggml-quants.c:quantize_row_q3_K_ref, quantize_row_q3_K_impl): third bits u8 [32] | u8 [64]
-| scales u8 [12] | d.
+"""Quantizer of q3_K (ggml-quants.c:quantize_row_q3_K_ref, quantize_row_q3_K_impl).
+
+Third bits u8 [32] | low bits u8 [64] | scales u8 [12] | d.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from ggml_cpu.quantize.symmetric import best_scale, moved_scale
 
 @fn
 def put_scales(m):
-    """Of 16 scales 0 .. 63 the low nibbles, then what is above them."""
+    """Store the low nibbles of 16 scales 0 .. 63, then their upper two bits."""
     for g in range(8):
         low, high = whole(m + STEPS, g) & 15, whole(m + STEPS, g + 8) & 15
         put_byte(m, 96 + g, low | (high << 4))
@@ -47,7 +48,7 @@ def put_scales(m):
 
 @fn
 def put_all(m, d):
-    """STEPS has scales from 0 on, around 32."""
+    """Store the blocks; STEPS has the scales 0 .. 63, 32 for zero."""
     put_half(m, 108, d)
     put_scales(m)
     for g in range(16):

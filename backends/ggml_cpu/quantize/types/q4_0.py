@@ -1,4 +1,4 @@
-"""q4_0 (ggml-quants.c:quantize_row_q4_0_ref, quantize_row_q4_0_impl): d | u8 [16]."""
+"""Quantizer of q4_0 (ggml-quants.c:quantize_row_q4_0_ref, quantize_row_q4_0_impl): d | u8 [16]."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""q4_1 (ggml-quants.c:quantize_row_q4_1_ref, quantize_row_q4_1_impl): d | lowest value | u8
-[16].
+"""Quantizer of q4_1 (ggml-quants.c:quantize_row_q4_1_ref, quantize_row_q4_1_impl).
+
+d | lowest value | u8 [16].
 """
 
 from __future__ import annotations

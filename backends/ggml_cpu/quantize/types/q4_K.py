@@ -1,5 +1,6 @@
-"""q4_K (ggml-quants.c:quantize_row_q4_K_ref, quantize_row_q4_K_impl): d | d_min | scales and minima
-u8 [12] | u8 [128].
+"""Quantizer of q4_K (ggml-quants.c:quantize_row_q4_K_ref, quantize_row_q4_K_impl).
+
+d | d_min | scales and minima u8 [12] | u8 [128].
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""q5_0 (ggml-quants.c:quantize_row_q5_0_ref, quantize_row_q5_0_impl): d | fifth bits u8 [4] | u8
-[16].
+"""Quantizer of q5_0 (ggml-quants.c:quantize_row_q5_0_ref, quantize_row_q5_0_impl).
+
+d | fifth bits u8 [4] | u8 [16].
 """
 
 from __future__ import annotations

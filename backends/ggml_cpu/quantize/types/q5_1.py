@@ -1,5 +1,6 @@
-"""q5_1 (ggml-quants.c:quantize_row_q5_1_ref, quantize_row_q5_1_impl): d | lowest value | fifth
-bits u8 [4] | u8 [16].
+"""Quantizer of q5_1 (ggml-quants.c:quantize_row_q5_1_ref, quantize_row_q5_1_impl).
+
+d | lowest value | fifth bits u8 [4] | u8 [16].
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""q5_K (ggml-quants.c:quantize_row_q5_K_ref, quantize_row_q5_K_impl): d | d_min | scales and minima
-u8 [12] | fifth bits u8 [32] | u8 [128].
+"""Quantizer of q5_K (ggml-quants.c:quantize_row_q5_K_ref, quantize_row_q5_K_impl).
+
+d | d_min | scales and minima u8 [12] | fifth bits u8 [32] | u8 [128].
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""q6_K (ggml-quants.c:quantize_row_q6_K_ref, quantize_row_q6_K_impl): low bits u8 [128] | upper two
-u8 [64] | scales i8 [16] | d.
+"""Quantizer of q6_K (ggml-quants.c:quantize_row_q6_K_ref, quantize_row_q6_K_impl).
+
+Low four bits u8 [128] | upper two bits u8 [64] | scales i8 [16] | d.
 """
 
 from __future__ import annotations

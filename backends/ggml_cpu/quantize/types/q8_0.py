@@ -1,4 +1,4 @@
-"""q8_0 (ggml-quants.c:quantize_row_q8_0_ref): d | i8 [32]."""
+"""Quantizer of q8_0 (ggml-quants.c:quantize_row_q8_0_ref): d | i8 [32]."""
 
 from __future__ import annotations
 

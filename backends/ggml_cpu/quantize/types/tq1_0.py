@@ -1,4 +1,7 @@
-"""tq1_0 (ggml-quants.c:quantize_row_tq1_0_ref): five values to a byte [32], [16] | four [4] | d."""
+"""Quantizer of tq1_0 (ggml-quants.c:quantize_row_tq1_0_ref).
+
+Five values per byte u8 [32] and [16] | four values per byte u8 [4] | d.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from ggml_cpu.quantize.simple import away
 
 @fn
 def put_digits(m, to, n, first, count, factor):
-    """n bytes, of `count` values that are n apart: digits in base 3 of a fraction of 256."""
+    """Store n bytes of `count` base-3 digits (see quants/tq1_0.py); digits are n values apart."""
     for i in range(n):
         number = v.i32x16(0)
         for j in range(5):

@@ -1,5 +1,6 @@
-"""tq2_0 (ggml-quants.c:quantize_row_tq2_0_ref): of 128 values, four that are 32 apart to a byte
-[64] | d.
+"""Quantizer of tq2_0 (ggml-quants.c:quantize_row_tq2_0_ref).
+
+u8 [64], four values per byte, 32 apart | d.
 """
 
 from __future__ import annotations
