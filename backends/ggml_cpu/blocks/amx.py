@@ -1,10 +1,10 @@
 """AMX matrix multiplication in bf16 (TDPBF16PS), and its assignment of tile registers.
 
 Accumulators C and D have one row per activation column and one f32 per panel row. A has pairs of
-values of these columns, B pairs of the panel rows. If there are two tiles of columns, both are
-multiplied at once, so that each loaded register is used twice. The panel remains in the L1 cache
-while columns are loaded with a streaming hint (TILELOADDT1). A narrow tile is read with all 16
-columns: the extra ones are the bytes that follow it, and their sums are not used.
+values of these columns, B pairs of the panel rows. `multiply_two` multiplies two tiles of columns
+at once, so that each loaded register is used twice. The panel remains in the L1 cache; columns are
+loaded with a streaming hint (TILELOADDT1). Loads of a narrow tile always have 16 columns: the extra
+columns are the bytes after the tile, and their sums are ignored.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def end():
 
 @fn
 def multiply(w, columns, width, steps, out, more):
-    """Multiply a panel by a tile of columns into `out` f32 [width][rows]; if `more`, add to it.
+    """Multiply a panel by a tile of columns into `out` f32 [width][rows]; `more`: accumulate.
 
     `out` must have space for [ROWS][rows].
     """
@@ -84,7 +84,7 @@ def multiply(w, columns, width, steps, out, more):
 
 @fn
 def multiply_two(w, columns, others, steps, out, more):
-    """Multiply a panel by two full tiles into `out` f32 [2 * ROWS][rows]; if `more`, add to it."""
+    """Multiply a panel by two full tiles into `out` f32 [2 * ROWS][rows]; `more`: accumulate."""
     second = out + ROW * ROWS
     if more:
         v.amx_load(C, out, ROW, ROWS, LANES)

@@ -48,9 +48,9 @@ def scale_of(load_n: Function, size: int, most: float, length: int) -> Function:
 
     @fn
     def scale(x, n):
-        """Return the scale of up to `length` values at x; NaN if one of them is not finite.
+        """Return the scale of up to `length` values at x; NaN if a value is not finite.
 
-        Divided by it, values are at most `most` and their norm is at most NORM.
+        The scaled values are at most `most`, and their norm is at most NORM.
         """
         top, sums = v.f32(0.0), v.f32(0.0)
         for i in range(0, length, LANES):
@@ -74,7 +74,7 @@ def scale_of(load_n: Function, size: int, most: float, length: int) -> Function:
 def row_scale(load_n: Function, size: int, most: float) -> Function:
     @fn
     def scale(x, n):
-        """Return the scale with which n values are at most `most`; NaN if one is not finite."""
+        """Return (largest magnitude) / most of n values, or NaN if a value is not finite."""
         top, bad = v.f32(0.0), v.f32(0.0)
         for i in range(0, n, LANES):
             value = load_n(x + size * i, n - i)

@@ -27,7 +27,7 @@ from ggml_cpu.quants.q8_K import ACTIVATIONS
 from ggml_cpu.target import I8_BIAS, LANES
 from ggml_py.types import BY_NAME
 
-VALUES = 8  # in place
+VALUES = 8  # offset in a block
 TWICE = np.arange(0, 16, 2, dtype=np.int32).tobytes()
 
 
