@@ -1,7 +1,7 @@
 """ggml_cpu: the CPU backend. Kernels are Numba functions on addresses, run natively node by node.
 
-`vocabulary` is a lazy module: kernel files name it freely, and Numba is imported only when a kernel
-is really compiled. A start that finds every kernel in the object cache never imports Numba.
+`vocabulary` (the SIMD API) is a lazy module: kernel files import it, but Numba is imported only
+when a kernel is compiled. A process that finds all its kernels in the cache never imports Numba.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from types import ModuleType
 
 
 def _lazy(name: str) -> ModuleType:
-    """Return the module `name`, executed on the first access to one of its attributes."""
+    """Return the module `name`, which executes on its first attribute access."""
     if name in sys.modules:
         return sys.modules[name]
     spec = find_spec(name)

@@ -33,7 +33,7 @@ from ggml_py.tensor import Tensor
 
 
 class CPUDevice:
-    """All cores of this machine; or as many of the threads as one of several has that share it."""
+    """The CPU device: all threads, or one device's part if several devices share the cores."""
 
     kind = "cpu"
     alignment = 64
@@ -50,7 +50,7 @@ class CPUDevice:
         self._panels = SharedPages()
 
     def reopen(self, name: str, number: int = 0, n: int = 1) -> CPUDevice:
-        """Return a device on the same memory, with its share of the threads, to run besides."""
+        """Return a device on the same memory with part `number` of `n` of the threads."""
         device = CPUDevice(name, number, n)
         device.repack = self.repack
         return device
@@ -68,7 +68,7 @@ class CPUDevice:
 
     @property
     def executor(self) -> Executor:
-        """Return the executor for graphs of one token, and for work that is no graph."""
+        """Return the executor for graphs of one token and for work without a graph."""
         return self._executor(False)
 
     def _executor(self, many: bool) -> Executor:
@@ -76,7 +76,7 @@ class CPUDevice:
         if many and self.n_threads_batch is not None:
             n = self.n_threads_batch
         if n == self.n_threads and cpus == self._cpus[False]:
-            many = False  # the same threads do
+            many = False  # same settings: share one executor
         found = self._executors.get(many)
         if found is None or (found.n_threads, found.cpus) != (n, cpus):
             found = self._executors[many] = Executor(n, cpus)
@@ -129,7 +129,7 @@ class CPUDevice:
 
     def begin(self, types: Iterable[str]) -> None:
         def repacking() -> list[Kernel]:
-            from ggml_cpu.repack import repack_kernels  # by which time others may have been started
+            from ggml_cpu.repack import repack_kernels  # lazily: compilers may start first
 
             return repack_kernels(types)
 
@@ -149,8 +149,10 @@ class CPUDevice:
 
     @contextmanager
     def profiling(self) -> Iterator[list[KernelTime]]:
-        """Collect the times of steps run meanwhile in the list; that costs a look at the clock a
-        step. The number of threads must stay the same."""
+        """Collect the times of the steps that run in the `with` block, in the yielded list.
+
+        Each thread reads the clock twice per step. Do not change the number of threads.
+        """
         executors, runs = {*map(self._executor, (False, True))}, list[RecordedTimes]()
         times = list[KernelTime]()
         before = {executor: executor.times for executor in executors}
@@ -164,15 +166,15 @@ class CPUDevice:
                 executor.times = theirs
 
     def set_threads(self, n: int) -> None:
-        """Set the threads of this device; n is for all that share the cores."""
+        """Set the number of threads; `n` is the total of all devices that share the cores."""
         self.n_threads = self._part(n)
 
     def set_batch_threads(self, n: int | None) -> None:
-        """Set the number of threads for graphs of several tokens; None: as `set_threads` says."""
+        """Set the threads for graphs of several tokens; None: the number of `set_threads`."""
         self.n_threads_batch = None if n is None else self._part(n)
 
     def pin(self, cpus: CPUs, batch_cpus: CPUs | None = None) -> None:
-        """Place threads on CPUs; see ggml_py.backend.SupportsBatchThreads."""
+        """Pin threads to CPUs; see ggml_py.backend.SupportsBatchThreads."""
         self._cpus = {False: cpus, True: cpus if batch_cpus is None else batch_cpus}
 
     def _part(self, n: int) -> int:

@@ -1,8 +1,9 @@
-"""Barriers of a program's threads, from the memory that its entries read and write.
+"""Places barriers in a program, from the memory ranges that its entries read and write.
 
-Entries between two barriers are a phase; no two of a phase, run by different threads, touch the
-same bytes unless both only read them. Each entry is in the earliest phase that those it depends on
-allow, so that there are as few as the longest chain of dependencies has.
+A phase is the set of entries between two barriers. Threads run the entries of a phase without
+synchronization, so no entry of a phase writes bytes that another one accesses in another thread.
+Each entry is in the earliest phase that its dependencies allow, so the number of phases is the
+length of the longest dependency chain.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from ggml_cpu.ranges import Range, RangePieces
 
 
 class Accesses(Protocol):
-    """The memory an entry reads and writes; where several threads do, all of that together.
+    """Memory ranges that an entry reads and writes, as the union over all threads.
 
-    In private memory each thread has its own of the same bytes: addresses are those of thread 0.
+    Private memory has one copy per thread; its ranges are thread 0's addresses.
     """
 
     @property
@@ -27,10 +28,10 @@ class Accesses(Protocol):
 
 
 def phases(entries: Sequence[Accesses], private: Range = (0, 0)) -> list[int]:
-    """Return the phase of each entry, to be run by phases, and in their order within each.
+    """Return the phase of each entry. Run entries by phase, and in their order within a phase.
 
-    What an entry reads was written in an earlier phase; what it writes, others read and wrote in
-    earlier ones. In private memory it may have been in the same phase, for the thread did so.
+    An entry runs in a later phase than the writers of its inputs, and than the readers and writers
+    of its outputs. In the range `private` the same phase suffices: each thread has its own copy.
     """
     pieces = RangePieces([w for e in entries for w in e.writes])
     read, written = [-1] * len(pieces), [-1] * len(pieces)
@@ -52,11 +53,11 @@ def phases(entries: Sequence[Accesses], private: Range = (0, 0)) -> list[int]:
 
 
 def _changing(pieces: RangePieces, ranges: Sequence[Range]) -> list[tuple[Range, slice]]:
-    """Return ranges that some entry writes to, with their pieces."""
+    """Return the ranges that any entry writes to, with their pieces."""
     found = [(r, pieces.of(r)) for r in ranges]
     return [(r, at) for r, at in found if at.start < at.stop]
 
 
 def _count_phases(r: Range, private: Range) -> int:
-    """Return how many phases after another thread's access to the range this one's can be."""
+    """Return the phases needed between two accesses to the range: 0 if private, else 1."""
     return 0 if private[0] <= r[0] < private[1] else 1

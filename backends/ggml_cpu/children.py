@@ -1,6 +1,6 @@
-"""Child processes that compile kernels, for the process that asks them (serve.py is their side).
+"""Child processes that compile kernels: the parent's side (the child's side is serve.py).
 
-They live on for a while: what they typed for one kernel serves the next.
+Children keep running for a while, since they reuse the typed helpers of earlier kernels.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _CHILD = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
     "from ggml_cpu.serve import serve; serve()"
 )
-CHANGED = "has changed since this program started; restart it"  # ends an error of a child
+CHANGED = "has changed since this program started; restart it"  # suffix of a child's error
 
-Result = tuple[Kernel, str, bytes]  # why there is no code, or the code
+Result = tuple[Kernel, str, bytes]  # kernel, error message or "", object code
 Results = queue.SimpleQueue[Result]
 
 
 def source(module: str) -> str:
-    """Return the file from which another process can import the module; "" where it cannot."""
+    """Return the module's file; "" if another process cannot import the module."""
     if module == "__main__" or not sys.executable:
         return ""
     return getattr(sys.modules.get(module), "__file__", None) or ""
 
 
 class _Child:
-    """A process that compiles one kernel after the other."""
+    """A child process that compiles one kernel at a time."""
 
     def __init__(self) -> None:
         self.path = list(sys.path)
@@ -67,7 +67,7 @@ class _Child:
         fresh, self._fresh = self._fresh, False
         failure, code = self._ask(kernel)
         if failure.endswith(CHANGED) and not fresh and not self._ended:
-            self._stop()  # the module may be newer than what the child imported
+            self._stop()  # the child may have imported an older version of the module
             self._start()
             failure, code = self._ask(kernel)
         return failure, code
@@ -99,7 +99,7 @@ class _Child:
         return self._messages.read()[-2000:].strip()
 
     def kill(self) -> None:
-        """Kill the child, whatever it does; a caller that waits for an answer gets one."""
+        """Kill the child even if it is compiling; a waiting `compile` returns an error."""
         self._ended = True
         self._process.kill()
 
@@ -114,7 +114,7 @@ class _Child:
 
 
 def _messages() -> IO[str] | None:
-    """Return a file for a child's stderr; None where no disk has room."""
+    """Return a temporary file for a child's stderr, or None if none can be created."""
     import tempfile
 
     try:
@@ -124,7 +124,7 @@ def _messages() -> IO[str] | None:
 
 
 class Children:
-    """Lends the child processes to one caller at a time; a thread watches each that works."""
+    """The child processes, used by one caller at a time. A thread feeds each busy child."""
 
     def __init__(self) -> None:
         self._children: list[_Child] = []
@@ -138,14 +138,16 @@ class Children:
     def compile(
         self, kernels: Sequence[Kernel], following: Callable[[], Iterable[Kernel]] = tuple
     ) -> Generator[tuple[Kernel, bytes]]:
-        """Yield kernels as they get done, kept for the next time. Raises BackendError for one that
-        did not.
+        """Yield each kernel and its object code when compiled; the code is also stored.
 
-        following  what children compile that have no other work; they go on with it when all these
-            are done, until others are asked for, of which it may have been one
+        Idle children compile the kernels of `following()` in advance. They continue after this call
+        returns; the next call uses their results.
+
+        Raises:
+            BackendError: A kernel does not compile.
         """
         missing, finished = set(kernels), list[Result]()
-        running = self._shares.clear()  # each will have its result; of others done it is there
+        running = self._shares.clear()  # their results follow; earlier results are in the queue
         while not self._results.empty():
             finished.append(self._results.get())
         known = running | {kernel for kernel, _, _ in finished}
@@ -167,7 +169,7 @@ class Children:
                 self.end()
 
     def _feed(self) -> None:
-        """Start children that do no work."""
+        """Start a feeder thread for each idle child while kernels are waiting."""
         self._feeders = [thread for thread in self._feeders if thread.is_alive()]
         for i, child in enumerate(self._children):
             if self._shares.begin(i):
@@ -179,14 +181,14 @@ class Children:
         return self._shares.at_work()
 
     def provide(self, count: int) -> None:
-        """Start children until `count` run and import from the same paths as this process."""
+        """Start children until `count` run; restart all if one ended or `sys.path` has changed."""
         if not all(child.usable for child in self._children):
             self.end()
         while len(self._children) < count:
             self._children.append(_Child())
 
     def end(self) -> None:
-        """Kill all children, whatever they do."""
+        """Kill all children, busy or idle, and drop all waiting kernels."""
         self._shares.clear()
         children, self._children = self._children, []
         for child in children:

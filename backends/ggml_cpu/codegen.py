@@ -1,6 +1,7 @@
-"""Compile one kernel in this process: Numba's front end, then one LLVM optimisation of all of it.
+"""Compiles one kernel in this process: Numba's front end, then one LLVM pass pipeline.
 
-Numba is imported when the first kernel is compiled. To look at the result: `optimized`, `assembly`.
+Numba is imported when the first kernel is compiled. `optimized` and `assembly` return the result
+as LLVM IR and as assembly, for inspection.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ggml_py.errors import BackendError
 
 
 def machine() -> llvm.TargetMachine:
-    """LLVM's code generator for the target CPU."""
+    """Return LLVM's code generator for the target CPU."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm.Target.from_triple(target.TRIPLE).create_target_machine(
@@ -34,7 +35,7 @@ def machine() -> llvm.TargetMachine:
 
 
 def optimized(kernel: Kernel) -> llvm.ModuleRef:
-    """The kernel's LLVM module, everything inlined and optimised (`str()` of it is readable IR)."""
+    """Return the kernel's optimized LLVM module with all helpers inlined (`str()` gives the IR)."""
     from ggml_cpu.frontend import lower
 
     module = optimize(lower(kernel), symbol_of(kernel.name))
@@ -46,7 +47,7 @@ def optimized(kernel: Kernel) -> llvm.ModuleRef:
 
 @cache
 def _check() -> bytes:
-    """What kernels check their bounds with, optimised; that itself checks nothing."""
+    """Return the bounds check (bounds/check.py) as optimized bitcode, not itself instrumented."""
     from numba.core import types
 
     from ggml_cpu.frontend import Library, lower_function
@@ -57,7 +58,7 @@ def _check() -> bytes:
 
 
 def optimize(module: llvm.ModuleRef, entry: str) -> llvm.ModuleRef:
-    """A module of which the function `entry` is called from outside, and nothing else."""
+    """Optimize a module in place at -O3; only the function `entry` keeps external linkage."""
     for item in (*module.functions, *module.global_variables):
         if not item.is_declaration and item.name != entry:
             item.linkage = "internal"
@@ -71,7 +72,10 @@ def optimize(module: llvm.ModuleRef, entry: str) -> llvm.ModuleRef:
 
 
 def _refuse_unknown_calls(kernel: Kernel, module: llvm.ModuleRef) -> None:
-    """An unbound symbol would end the process when the code is loaded; say it here instead."""
+    """Raise BackendError if the code calls functions outside EXTERNALS.
+
+    Loading code with an unbound symbol would abort the process.
+    """
     declared = (f.name for f in module.functions if f.is_declaration)
     unknown = [n for n in declared if not n.startswith("llvm.") and n not in EXTERNALS]
     if unknown:
@@ -82,12 +86,12 @@ def _refuse_unknown_calls(kernel: Kernel, module: llvm.ModuleRef) -> None:
 
 
 def assembly(kernel: Kernel) -> str:
-    """The machine code as text, to look at."""
+    """Return the kernel's assembly, for inspection."""
     return str(machine().emit_assembly(optimized(kernel)))
 
 
 def object_code(kernel: Kernel) -> bytes:
-    """The kernel compiled for the target CPU. Raises BackendError with Numba's message."""
+    """Return a kernel's object code for the target CPU; BackendError with Numba's message."""
     numba_version()
     from numba.core.errors import NumbaError
 

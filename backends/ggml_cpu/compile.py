@@ -1,7 +1,7 @@
-"""Compile many kernels, in child processes: the calling one need not import Numba.
+"""Compiles kernels in child processes, so that the calling process does not import Numba.
 
-A child imports the module that declares a kernel and answers with its object code. What another
-process is compiling is waited for instead.
+A child imports the module that declares a kernel and returns the kernel's object code. If another
+process is compiling into the same cache directory, this one waits for its results first.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ggml_py.machine.building import BuildStage
 Progress = Callable[[int, int, str], None]
 Following = Callable[[], Sequence[Kernel]]
 
-IDLE_SECONDS = 10  # for this long, children wait for more kernels
-CHILD_MEMORY = 512 << 20  # bytes for each: 270 MiB after 20 kernels, 460 after 80 (Linux)
-MOST_CHILDREN = 16  # each types the helpers that its kernels use for itself
-_LOOK = 0.1  # seconds between two looks at what another process has compiled
+IDLE_SECONDS = 10  # idle children end after this time
+CHILD_MEMORY = 512 << 20  # bytes per child: 270 MiB after 20 kernels, 460 after 80 (Linux)
+MOST_CHILDREN = 16  # each child types its kernels' helpers again
+_LOOK = 0.1  # seconds between two checks for another process's results
 
 
 def compile_kernels(
@@ -36,12 +36,16 @@ def compile_kernels(
     whole: bool = True,
     following: Following = tuple,
 ) -> dict[Kernel, bytes]:
-    """Return the object code of kernels, which are compiled and kept for the next time.
+    """Compile kernels, store their object code in the cache, and return it.
 
-    `progress(done, total, name)` is called after each one. Not `whole`: more will follow, which is
-    not known yet. `following()`: what is likely to be asked for next, which is begun where there is
-    nothing else to do. Raises BackendError for the first that fails; those finished before are
-    kept.
+    Args:
+        kernels: Kernels to compile.
+        progress: Called with (done, total, name) after each kernel.
+        whole: False if an unknown number of kernels will follow; progress then shows no total.
+        following: Returns kernels that will probably be needed next; idle children compile them.
+
+    Raises:
+        BackendError: A kernel does not compile. The cache keeps the kernels finished before.
     """
     codes: dict[Kernel, bytes] = {}
     if not kernels:
@@ -64,7 +68,7 @@ def compile_kernels(
 
 
 def _compile_here(kernels: Sequence[Kernel]) -> Generator[tuple[Kernel, bytes]]:
-    """Compile in this process: no other can import the kernels' module."""
+    """Compile in this process the kernels that a child process cannot import."""
     from ggml_cpu import codegen
 
     for kernel in kernels:
@@ -74,7 +78,7 @@ def _compile_here(kernels: Sequence[Kernel]) -> Generator[tuple[Kernel, bytes]]:
 
 
 class _Compilers:
-    """The child processes. One caller at a time has them."""
+    """The child processes, locked for one caller at a time and ended after IDLE_SECONDS."""
 
     def __init__(self) -> None:
         self._children = Children()
@@ -84,7 +88,7 @@ class _Compilers:
     def compile(
         self, kernels: Sequence[Kernel], following: Following = tuple
     ) -> Generator[tuple[Kernel, bytes]]:
-        """Yield kernels as they get done, with their code; BackendError for one that did not."""
+        """Yield each kernel and its code when compiled; BackendError if one fails."""
         if not kernels:
             return
         with self._busy:
@@ -97,14 +101,14 @@ class _Compilers:
     def _in_turn(
         self, kernels: Sequence[Kernel], following: Following
     ) -> Generator[tuple[Kernel, bytes]]:
-        """Yield what another thread or process has compiled meanwhile, then the rest."""
+        """Yield kernels that another thread or process has just compiled, then compile the rest."""
         from ggml_cpu.lock import CompileTurn
         from ggml_cpu.tidy import tidy
 
         folder, made = STORE.make()
         with folder or nullcontext(), CompileTurn(folder) as turn:
             while kernels:
-                ours = turn.has_come()  # before the look: there may be more after it
+                ours = turn.has_come()  # before the read, which then includes all earlier results
                 found = STORE.read(kernels)
                 yield from found.items()
                 kernels = [k for k in kernels if k not in found]
@@ -118,11 +122,11 @@ class _Compilers:
             self._children.provide(n_children(len(kernels)))
             yield from self._children.compile(kernels, partial(_lacking, following))
             if folder is not None:
-                with suppress(OSError):  # the disk is full, say
+                with suppress(OSError):  # such as a full disk
                     tidy(folder, made)
 
     def start(self) -> None:
-        """Start the children before any work is asked of them."""
+        """Start the children in advance, so that they import Numba."""
         with self._busy:
             self._stop_waiting()
             self._children.provide(n_children())
@@ -144,13 +148,16 @@ class _Compilers:
             self.end()
 
     def end(self) -> None:
-        """End them unless somebody waits for them."""
+        """End the children unless a caller is using them."""
         if self._busy.acquire(blocking=False):
             self._children.end()
             self._busy.release()
 
     def after_fork(self) -> None:
-        """Forget the children in a forked process: they are the parent's, and ended if dropped."""
+        """Detach a forked process from the parent's children without ending them.
+
+        The reference `_of_parent` keeps their objects alive.
+        """
         self._of_parent = self._children
         self._children, self._busy, self._idle = Children(), threading.Lock(), None
 
@@ -162,20 +169,20 @@ if hasattr(os, "register_at_fork"):
 
 
 def _lacking(following: Following) -> list[Kernel]:
-    """Return kernels that can be compiled elsewhere and have not been."""
+    """Return the kernels of `following()` that children can import and the cache lacks."""
     kernels = [kernel for kernel in following() if source(kernel.module)]
     found = STORE.read(kernels)
     return [kernel for kernel in kernels if kernel not in found]
 
 
 def start() -> None:
-    """Start the processes that compile, so that they import Numba in the meantime."""
+    """Start the child processes now, so that they import Numba while this process continues."""
     if sys.executable:
         _COMPILERS.start()
 
 
 def n_children(n_kernels: int = MOST_CHILDREN) -> int:
-    """Return how many processes compile so many kernels: as CPUs, their quota and memory allow."""
+    """Return the number of children for `n_kernels`, limited by CPUs, CPU quota and memory."""
     cpus, quota = len(host.logical_cpus()), host.cpu_quota()
     if quota is not None:
         cpus = min(cpus, int(quota))

@@ -1,6 +1,6 @@
-"""Sources with gaps between the elements of a row: kernels that want them side by side get a copy.
+"""Dense copies of sources that have gaps between a row's elements, for kernels without strides.
 
-The copy is a step of its own, so dense sources cost nothing and a kernel knows only one form.
+Each copy is a separate CONT step, so kernels need one variant and dense sources need no copy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ggml_py.tensor import Tensor
 
 
 def dense_copy(node: Tensor, i: int) -> Tensor | None:
-    """Return CONT of source i if rows have gaps, it is only read, and can be copied; else None."""
+    """Return CONT of source i if its rows have gaps, it is read-only and can be copied, or None."""
     source = node.src[i]
     if source is None or source.has_contiguous_rows() or i in OPS[node.op].writes:
         return None
@@ -25,7 +25,7 @@ def dense_copy(node: Tensor, i: int) -> Tensor | None:
 
 
 def with_copies(node: Tensor) -> tuple[Kernel, tuple[Tensor | None, ...]] | None:
-    """Return a kernel for the node if it had dense copies of its sources, and those sources."""
+    """Return a kernel for the node with dense copies of its sources, and the sources, or None."""
     src = tuple(dense_copy(node, i) or s for i, s in enumerate(node.src))
     like = Tensor(node.type, node.ne, node.op, src, node.params, nb=node.nb)
     kernel = table().find(like)
@@ -33,13 +33,13 @@ def with_copies(node: Tensor) -> tuple[Kernel, tuple[Tensor | None, ...]] | None
 
 
 def why_not(node: Tensor) -> str:
-    """Return "" if the node can run, with copies where needed; else the reasons."""
+    """Return "" if the node can run, with dense copies if needed; else the reasons."""
     reason = table().why_not(node)
     return reason if reason and with_copies(node) is None else ""
 
 
 def build_steps(node: Tensor) -> list[Step]:
-    """Return the steps that copy the node's sources, then its own. Raises UnsupportedOp."""
+    """Return the steps of a node: dense copies if needed, then its kernel. Raises UnsupportedOp."""
     alone = table().find(node)
     found = with_copies(node) if alone is None else None
     if found is None:
@@ -55,5 +55,5 @@ def build_steps(node: Tensor) -> list[Step]:
 
 
 def written_operands(node: Tensor) -> tuple[int, ...]:
-    """Return numbers of the operands that a node's kernel changes besides dst."""
+    """Return the indices of the operands that a node's kernel writes, except dst."""
     return tuple(1 + i for i in OPS[node.op].writes if i < len(node.src) and node.src[i])

@@ -1,38 +1,39 @@
-"""The native side of the executor: how threads run a program together, and how they wait."""
+"""The native side of the executor: threads run a program together, spin and sleep at barriers."""
 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
 
-# The control block, int64 words; words that different threads write are on different cache lines.
-GENERATION = 0  # runs started so far
+# Control block, int64 words. Words that different threads write are on separate cache lines.
+GENERATION = 0  # number of runs started
 PROGRAM, STEPS, TIMES, QUIT = 16, 17, 18, 19
 ARRIVED = 32  # threads at the barrier
-PASSED = 48  # barriers passed so far
-ASLEEP = 56  # threads that sleep, at a barrier or for the next run
-TIMEOUT = 20  # seconds, ns: of a sleep
+PASSED = 48  # number of barriers passed
+ASLEEP = 56  # threads asleep, at a barrier or until the next run
+TIMEOUT = 20  # two words, seconds and ns: maximum time of one sleep
 SPIN = 23  # ns that a thread spins before it sleeps
-CROWDED = 22  # whether there are more threads than cores: they pass them on to each other
-SEEN = 64  # + 16 * ith: the generation thread ith ran last
+CROWDED = 22  # 1 if there are more threads than cores: waiting threads call sched_yield
+SEEN = 64  # + 16 * ith: last generation that thread ith ran
 WORDS_PER_THREAD = 16
 
-# A thread that waits spins, which is quickest where the others have cores of their own; for longer
-# than they may differ over a large product. After that a core is shared, and it sleeps. Who slept
-# goes on when the others have come; who yields, when a neighbour's turn has ended. It does not spin
-# less the next time: who sleeps comes late, and the others would sleep at the next barrier for it.
-SPIN_NS = 100_000  # of threads with cores of their own
-PAUSES = 64  # between two looks at the clock
-IDLE_NS = 20_000_000  # without work for this long, a worker goes to sleep in Python
+# Waiting threads spin, the fastest way if every thread has a core, and for longer than threads
+# differ on a large matmul. A longer wait means that a thread shares its core, so the waiting thread
+# sleeps. A futex wakes it when the barrier opens; sched_yield returns only when the other process's
+# time slice ends. Do not shorten the next spin: a woken thread arrives late at the next barrier, so
+# the others would then sleep as well.
+SPIN_NS = 100_000  # default for at most one thread per core
+PAUSES = 64  # pause instructions between two clock reads
+IDLE_NS = 20_000_000  # a worker idle for this long sleeps in Python
 
-# An entry of a program, int64 words. Thread ith gets the block at BLOCK + ith * STRIDE.
+# Program entry, int64 words. Thread ith gets the parameter block at BLOCK + ith * STRIDE.
 KERNEL, BLOCK, STRIDE, HOW, ENTRY_WORDS = 0, 1, 2, 3, 4
-MEET, OWN = 1, 2  # HOW: a barrier follows; every thread runs all of it, for itself
+MEET, OWN = 1, 2  # flags of HOW: a barrier follows; each thread runs the whole kernel (nth = 1)
 
 
 @fn
 def spin_while(control, word, value):
-    """Wait until the word of the control block has another value, but not for long."""
+    """Spin until a word of the control block differs from `value`, or about SPIN ns have passed."""
     until = 0
     spins = 0
     while v.atomic_load(control + 8 * word) == value:
@@ -48,7 +49,7 @@ def spin_while(control, word, value):
 
 @fn
 def sleep_while(control, word, value):
-    """Give the core away while the word of the control block has this value; or less long."""
+    """Sleep while a word of the control block equals `value`, up to TIMEOUT; may return early."""
     v.atomic_add(control + 8 * ASLEEP, 1)
     v.sleep_while(control + 8 * word, value, control + 8 * TIMEOUT)
     v.atomic_add(control + 8 * ASLEEP, -1)
@@ -56,7 +57,7 @@ def sleep_while(control, word, value):
 
 @fn
 def go_on(control, word):
-    """Change the word, so that whoever waits for that goes on."""
+    """Increment a word of the control block and wake the threads that wait on this word."""
     v.atomic_add(control + 8 * word, 1)
     if v.atomic_load(control + 8 * ASLEEP) != 0:
         v.wake(control + 8 * word)
@@ -64,7 +65,7 @@ def go_on(control, word):
 
 @fn
 def barrier(control, nth):
-    """Wait until all threads are here."""
+    """Wait until all `nth` threads have arrived."""
     passed = v.atomic_load(control + 8 * PASSED)
     if v.atomic_add(control + 8 * ARRIVED, 1) == nth - 1:
         v.atomic_store(control + 8 * ARRIVED, 0)
@@ -80,7 +81,7 @@ def barrier(control, nth):
 
 @fn
 def run_steps(control, ith, nth):
-    """One thread's part of the program in the control block."""
+    """Run one thread's part of the program in the control block, and record times if wanted."""
     step = v.ld_i64(control + 8 * PROGRAM)
     n = v.ld_i64(control + 8 * STEPS)
     times = v.ld_i64(control + 8 * TIMES)
@@ -99,25 +100,25 @@ def run_steps(control, ith, nth):
         if nth > 1 and how & MEET:
             barrier(control, nth)
         step += 8 * ENTRY_WORDS
-    if times != 0 and ith == 0:  # of other threads it might be too late
+    if times != 0 and ith == 0:  # other threads may write after the caller returns
         v.st_i64(mine + 16 * n, v.nanoseconds())
 
 
 @kernel(name="executor_pass")
 def nothing(p, ith, nth):
-    """A step that takes no time: what is left is the barrier after it."""
+    """Do no work, to measure the barrier after the step."""
 
 
 @kernel(name="executor_launch")
 def launch(control, ith, nth):
-    """Thread 0: start a run and take part in it; returns when every step is done."""
+    """Start a run as thread 0 and run its part; return when every step is finished."""
     go_on(control, GENERATION)
     run_steps(control, 0, nth)
 
 
 @kernel(name="executor_work")
 def work(control, ith, nth):
-    """Other threads: take part in runs until told to quit, or idle for IDLE_NS."""
+    """Run parts of runs as worker thread `ith`, until QUIT is set or it was idle for IDLE_NS."""
     seen = control + 8 * (SEEN + WORDS_PER_THREAD * ith)
     idle_since = 0
     while True:

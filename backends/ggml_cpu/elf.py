@@ -1,7 +1,7 @@
-"""Object code put into memory without LLVM, which takes 40 MiB and 30 ms to load.
+"""Loads object code without LLVM, which would take 40 MiB and 30 ms to load.
 
-What LLVM makes of kernels for Linux on x86-64 refers to addresses in one way, as 64-bit words
-(ELF-64 Object File Format; System V ABI, AMD64). Any other code is left to LLVM (mcjit.py).
+LLVM's objects for kernels on x86-64 Linux use one relocation type, R_X86_64_64: absolute 64-bit
+addresses (ELF-64 Object File Format; System V ABI, AMD64). LLVM loads all other code (mcjit.py).
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ _SYMBOL = np.dtype(
 )
 _RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), ("addend", "<i8")])
 
-_KIND = (b"\x7fELF", 2, 1, 1, 62)  # 64 bits, the lowest byte first, relocatable, of x86-64
+_KIND = (b"\x7fELF", 2, 1, 1, 62)  # ELF64, little-endian, ET_REL, EM_X86_64
 _PROGBITS, _SYMBOLS, _RELOCATIONS, _UNWIND = 1, 2, 4, 0x70000001
-_WRITE, _ALLOCATE = 1, 2  # flags of a section
+_WRITE, _ALLOCATE = 1, 2  # section flags SHF_WRITE, SHF_ALLOC
 _R_X86_64_64 = 1
-_LINE = 64  # bytes: objects begin at lines of the cache, so no section may want more
+_LINE = 64  # bytes: objects start at cache lines, so this is the maximum section alignment
 
 
 class _Unusual(Exception):
-    """An object file that is not as described above."""
+    """The object file needs a feature that only LLVM's loader supports."""
 
 
 @dataclass(frozen=True)
 class LoadedCode:
-    """Code in memory, which stays as long as this does.
+    """Loaded code; its memory is released with this object.
 
-    addresses   of symbols
+    addresses   address of each symbol
     """
 
     addresses: Mapping[str, int]
@@ -65,10 +65,10 @@ class LoadedCode:
 
 
 class _Object:
-    """An object file's parts. ValueError where it ends too early, _Unusual for what LLVM has to do.
+    """A parsed object file. Raises ValueError if truncated, _Unusual if only LLVM can load it.
 
-    begin   of each section in memory, from the first one's; -1 if it is not needed there
-    size    bytes of all of them
+    begin   offset of each section in memory; -1 if it is not loaded
+    size    total bytes of the loaded sections
     """
 
     def __init__(self, code: bytes) -> None:
@@ -101,7 +101,7 @@ class _Object:
         for i in np.flatnonzero(self.sections["flags"] & _ALLOCATE):
             section = self.sections[i]
             kind, alignment = int(section["type"]), max(1, int(section["alignment"]))
-            if kind == _UNWIND:  # nothing is thrown through kernels
+            if kind == _UNWIND:  # .eh_frame: kernels throw no exceptions
                 continue
             if kind != _PROGBITS or section["flags"] & _WRITE or alignment > _LINE:
                 raise _Unusual
@@ -114,8 +114,11 @@ class _Object:
     def put(
         self, memory: NDArray[np.uint8], at: int, symbol: str, externals: Mapping[str, int]
     ) -> int:
-        """Copy the sections into `memory`, which is at this address, and complete them; where the
-        symbol is then, or 0 if there is none of that name."""
+        """Copy the sections into `memory`, at address `at`, and apply their relocations.
+
+        Returns:
+            The address of `symbol`, or 0 if the object does not define it.
+        """
         for begin, section in zip(self.begin, self.sections, strict=True):
             if begin >= 0:
                 memory[begin : begin + int(section["size"])] = self._bytes(section)
@@ -129,7 +132,7 @@ class _Object:
         return next((int(where[i]) for i in own if self._name(i) == symbol), 0)
 
     def _resolve_symbols(self, at: int, externals: Mapping[str, int]) -> NDArray[np.int64]:
-        """Return the address of each symbol, 0 for unresolved ones."""
+        """Return the address of each symbol, 0 if unresolved."""
         section = self._symbols["section"].astype(np.int64)
         known = (section > 0) & (section < len(self.begin))
         begin = np.where(known, self.begin[np.where(known, section, 0)], -1)
@@ -144,7 +147,7 @@ class _Object:
 
 
 def _relocate(part: NDArray[np.uint8], relocations: NDArray[Any], where: NDArray[np.int64]) -> None:
-    """Write addresses into a section."""
+    """Apply R_X86_64_64 relocations to a section: symbol address plus addend."""
     at, values = relocations["offset"].astype(np.int64), where[relocations["symbol"]]
     if np.any(relocations["type"] != _R_X86_64_64) or not np.all(values):
         raise _Unusual
@@ -155,15 +158,22 @@ def _relocate(part: NDArray[np.uint8], relocations: NDArray[Any], where: NDArray
 
 
 def is_possible() -> bool:
-    """Return True if this system's code can be loaded so."""
+    """Return True on 64-bit x86 Linux, the only system that this loader supports."""
     return host.SYSTEM == "linux" and host.machine() == "x86_64" and sys.maxsize > 2**32
 
 
 def place(codes: Mapping[str, bytes], externals: Mapping[str, int]) -> LoadedCode | None:
-    """Place object files, each by a symbol that it has, in memory to be run. `externals` are
-    addresses of functions elsewhere. None where there is nothing to run; those whose code is left
-    to LLVM, or damaged, are not among its addresses. Raises BackendError where the system lets
-    nothing run."""
+    """Load object files into executable memory; return None without any usable object.
+
+    The result lacks the symbols of objects that are damaged or that only LLVM can load.
+
+    Args:
+        codes: Object files by the symbol to look up in each.
+        externals: Addresses of external functions by name.
+
+    Raises:
+        BackendError: The system does not permit executable memory.
+    """
     objects = {symbol: found for symbol, code in codes.items() if (found := _parse(code))}
     begins = np.cumsum([0, *(-(-o.size // _LINE) * _LINE for o in objects.values())])
     if not begins[-1]:
@@ -186,7 +196,7 @@ def _parse(code: bytes) -> _Object | None:
 
 
 def _make_executable(memory: NDArray[np.uint8]) -> None:
-    """Make memory executable and no longer writable."""
+    """Make memory executable and read-only; BackendError if the system refuses."""
     libc = ctypes.CDLL(None, use_errno=True)
     at, size = ctypes.c_void_p(memory.ctypes.data), ctypes.c_size_t(len(memory))
     if libc.mprotect(at, size, mmap.PROT_READ | mmap.PROT_EXEC):

@@ -1,8 +1,8 @@
-"""Run programs natively on a pool of threads: no Python between one step and the next.
+"""Runs programs on a pool of native threads, without Python between steps.
 
-A program is int64 [n, ENTRY_WORDS], see driver.py. All threads run every step, and meet at a
-barrier where it says so (barriers.py). Waiting threads spin, then sleep; workers that have nothing
-to do for long sleep in Python.
+A program is an int64 array [n, ENTRY_WORDS], see driver.py. All threads run every step; barriers
+follow the steps flagged with MEET (barriers.py). Waiting threads spin, then sleep; idle workers
+sleep in Python.
 """
 
 from __future__ import annotations
@@ -41,24 +41,26 @@ from ggml_py.machine import host
 from ggml_py.machine.environment import number
 from ggml_py.machine.shield import Shield
 
-LONGEST = 10**9  # ns of spinning
-SLEEP_NS = 1_000_000  # that a thread sleeps natively before it looks again by itself
+LONGEST = 10**9  # maximum spin time, ns
+SLEEP_NS = 1_000_000  # timeout of a native sleep, after which the thread checks again
 
 
 def spin_ns() -> int:
-    """Return how long a waiting thread spins before it sleeps: LLAMA_PY_SPIN, microseconds. A
-    process that shares its cores with others may be better off with 0."""
+    """Return the ns that a waiting thread spins before it sleeps (LLAMA_PY_SPIN, microseconds).
+
+    0 can be faster for a process that shares its cores with other processes.
+    """
     given = number("LLAMA_PY_SPIN", SPIN_NS, "microseconds", lambda us: round(1000 * float(us)))
     return min(max(0, given), LONGEST)
 
 
 def in_turn(steps: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
-    """Return a program of kernels with their blocks, addresses both, and a barrier after each."""
+    """Return a program from (kernel, parameter block) addresses, with a barrier after each step."""
     return np.array([(kernel, block, 0, MEET) for kernel, block in steps], np.int64)
 
 
 class _Natives:
-    """The native side, driver.py."""
+    """The compiled entry points of driver.py: `launch` and `work`."""
 
     def __init__(self) -> None:
         kind = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
@@ -68,7 +70,7 @@ class _Natives:
 
 
 class _Pool:
-    """Threads 1 .. n-1, and the control block they share with the caller, thread 0."""
+    """Worker threads 1 .. n-1 and the control block that they share with the caller, thread 0."""
 
     def __init__(self, n_threads: int, cpus: CPUs = ()) -> None:
         self.cpus = cpus
@@ -89,12 +91,12 @@ class _Pool:
 
     def renew_locks(self) -> None:
         self.running = threading.Lock()
-        self.wake = threading.Condition(threading.Lock())  # guards the two below
+        self.wake = threading.Condition(threading.Lock())  # guards busy and asleep
         self.busy = False
         self.asleep = 0
 
     def _serve(self, ith: int) -> None:
-        """Run a worker thread: native while there is work, asleep while there is none."""
+        """Run a worker thread: native code during runs, sleep in Python when idle."""
         if self.cpus:
             host.set_affinity(self.cpus[ith % len(self.cpus)])
         while not self.control[QUIT]:
@@ -119,14 +121,14 @@ class _Pool:
                     host.set_affinity(before)
 
     def _keep_awake(self) -> None:
-        """Keep workers awake from now on, and wake those that sleep."""
+        """Set `busy`, so that workers do not sleep in Python, and wake all that do."""
         with self.wake:
             self.busy = True
             if self.asleep:
                 self.wake.notify_all()
 
     def stop(self) -> None:
-        """End the threads. `busy` stays set, so that none sleeps before it has seen QUIT."""
+        """End the threads. `busy` remains set, so that every worker wakes up and reads QUIT."""
         with self.running:
             self.control[QUIT] = 1
             self.control[GENERATION] += 1
@@ -135,17 +137,17 @@ class _Pool:
                 thread.join()
 
     def forget_threads(self) -> None:
-        """Forget all threads after a fork: the child has neither them nor their locks."""
+        """Drop all threads and renew the locks in a forked child, which has only one thread."""
         self.threads = []
         self.renew_locks()
 
 
 class Executor:
-    """A pool of `n_threads` threads (the caller is one of them) that runs programs. Thread i runs
-    on the CPUs cpus[i % len(cpus)], if there are some; the caller only while it does.
+    """A pool of `n_threads` threads, including the caller, that runs programs.
 
-    Calls from several Python threads are served one after the other. Threads are started at the
-    first run, and again in a forked child.
+    Thread i is pinned to the CPUs cpus[i % len(cpus)]; the caller only during a run. Without
+    `cpus`, no thread is pinned. Runs from several Python threads are serialized. The first run
+    starts the threads, in a forked child as well.
     """
 
     def __init__(self, n_threads: int, cpus: CPUs = ()) -> None:
@@ -155,7 +157,7 @@ class Executor:
         self._n_threads = n_threads
         self._pool: _Pool | None = None
         self._finish: Callable[[], object] | None = None
-        self.times: list[RecordedTimes] | None = None  # of what is run, while somebody wants them
+        self.times: list[RecordedTimes] | None = None  # times of each run, while profiling
         self._starting = threading.Lock()
         _EXECUTORS.add(self)
 
@@ -172,12 +174,15 @@ class Executor:
             self._n_threads = n
 
     def run(self, program: int, steps: int, profile: NDArray[np.int64] | None = None) -> None:
-        """Run `steps` steps of the program at address `program`; returns when all are done, if a
-        barrier follows the last.
+        """Run `steps` steps of the program at address `program`.
 
-        profile: int64 [n_threads, steps + 1, 2]; gets when a thread began a step, and when its
-            kernel had ended, in nanoseconds of the system's clock; at last when thread 0 had
-            ended.
+        If a barrier follows the last step, all steps are finished when this returns.
+
+        Args:
+            program: Address of the first entry.
+            steps: Number of entries to run.
+            profile: int64 [n_threads, steps + 1, 2] for the start and end times of each step in
+                each thread, in ns of the system clock. [0, steps, 0] gets thread 0's end time.
         """
         if steps < 1:
             return
@@ -191,7 +196,7 @@ class Executor:
         (self._pool or self._start()).run(program, steps, times)
 
     def barrier_seconds(self, n: int = 10000) -> float:
-        """Return the seconds of a barrier when all threads come at the same time."""
+        """Measure the seconds per barrier if all threads arrive at the same time."""
         step = load_kernels([nothing])[nothing.name]
         program = in_turn([(step, 0)] * n)
         seconds = []
@@ -210,7 +215,7 @@ class Executor:
             return self._pool
 
     def close(self) -> None:
-        """End the threads; a later run starts new ones."""
+        """End the threads; the next run starts them again."""
         with self._starting:
             self._pool = None
             if self._finish is not None:

@@ -1,7 +1,7 @@
-"""`min` and `max` of two whole numbers, as Numba types and lowers them in kernels.
+"""Numba typing and lowering of `min` and `max` of two int64 in kernels.
 
-Numba's own go through a tuple and two closures, whose pipeline takes longer to import than the
-first kernel to type. What they do with other numbers stays theirs.
+Numba's implementations use a tuple and two closures; importing their compiler passes takes longer
+than typing the first kernel. Other argument types still use Numba's implementations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class _OfTwo(AbstractTemplate):
 
 
 def _chosen(by: str) -> Callable[..., ir.Value]:
-    """The second where it compares so with the first, else the first: as Python."""
+    """Return a lowering to: second if second `by` first else first, with `by` < or >."""
 
     def lowered(
         context: base.BaseContext, builder: ir.IRBuilder, sig: Signature, args: list[ir.Value]

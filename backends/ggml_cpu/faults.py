@@ -1,9 +1,15 @@
-"""Indices that a kernel finds among its data and may not use: it notes the first one, and skips
-what the index would name; the program raises it after the run.
+"""Records out-of-range indices in a kernel's data, such as token ids or row numbers.
 
-A parameter block's word FAULT has the address of the program's record, int64 words: how many were
-found, and of the first the address of the parameter block, the index, and of how many it had to be;
-then the address of another record, where bounds are checked (bounds/).
+The kernel records the first bad index and skips its element; the program raises OutOfRange after
+the run. Word FAULT of a parameter block is the address of the program's record, int64 words:
+
+| word   | content                                                               |
+|--------|-----------------------------------------------------------------------|
+| FOUND  | number of bad indices                                                 |
+| BLOCK  | of the first one: address of its parameter block                      |
+| INDEX  | the index                                                             |
+| LIMIT  | its limit: 0 <= index < limit                                         |
+| BOUNDS | address of the record of bounds checks (bounds/); 0 if they are off   |
 """
 
 from __future__ import annotations
@@ -19,13 +25,13 @@ FOUND, BLOCK, INDEX, LIMIT, BOUNDS, WORDS = 0, 1, 2, 3, 4, 8
 
 
 def new_record() -> NDArray[np.int64]:
-    """A record without faults; its words share a cache line with nothing else that is written."""
+    """Return an empty record, padded to 64 bytes to limit false sharing."""
     return np.zeros(WORDS, np.int64)
 
 
 @fn
 def note(p, index, n):
-    """Threads may come at once: the first has the record to itself."""
+    """Record a bad index. The counter is atomic, so only the first thread writes the details."""
     record = v.ld_i64(p + 8 * FAULT)
     if v.atomic_add(record + 8 * FOUND, 1) == 0:
         v.st_i64(record + 8 * BLOCK, p)
@@ -35,7 +41,7 @@ def note(p, index, n):
 
 @fn
 def in_range(p, index, n):
-    """Whether an index is in range(n); it is noted where not."""
+    """Return True if the index is in range(n); record a fault if not."""
     if index >= 0 and index < n:
         return True
     note(p, index, n)
@@ -44,5 +50,5 @@ def in_range(p, index, n):
 
 @fn
 def index_or_0(p, index, n):
-    """An index in range(n), n > 0: what is given, or 0 for one to be noted."""
+    """Return the index if it is in range(n), n > 0; otherwise record a fault and return 0."""
     return index if in_range(p, index, n) else 0

@@ -1,8 +1,8 @@
-"""Identity of a compiled kernel: the hash of its own code, and of what all kernels depend on.
+"""Cache keys of compiled kernels: a hash of the environment and a fingerprint per kernel.
 
-The environment covers what every kernel depends on (versions, CPU, vocabulary); the fingerprint
-covers one kernel: its bytecode and, in turn, the helpers and constants it uses. So an edit
-recompiles exactly the kernels it changes.
+The environment hash covers the common dependencies of all kernels (versions, CPU, SIMD API). The
+fingerprint covers one kernel: its bytecode and, recursively, its helpers and constants. So an edit
+recompiles exactly the kernels that it changes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ggml_cpu.kernel import ROUTINE, Kernel, is_routine
 from ggml_cpu.numba_version import numba_version
 from ggml_py.machine.digest import hex_digest
 
-FORMAT = "2"  # of the files in a cache
+FORMAT = "2"  # version of the cache file format
 _CORE = (
     "target.py",
     "params.py",
@@ -36,7 +36,7 @@ _CORE = (
     "vocabulary/*.py",
 )
 _CHECKS = ("faults.py", "bounds/check.py", "bounds/instrument.py")
-_FIXED = ("ggml_cpu.vocabulary", "numpy", "math")  # part of the environment
+_FIXED = ("ggml_cpu.vocabulary", "numpy", "math")  # covered by the environment hash
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 
@@ -46,9 +46,9 @@ def _digest(*parts: str) -> str:
 
 @cache
 def environment() -> str:
-    """Hash of what all kernels depend on; with a suffix for those that check their bounds.
+    """Return the hash of all kernels' common dependencies, with a suffix if bounds are checked.
 
-    Raises BackendError for a Numba that cannot be used.
+    Raises BackendError if Numba is missing or its version is not supported.
     """
     here = Path(__file__).parent
     patterns = (*_CORE, *_CHECKS) if CHECKED else _CORE
@@ -68,7 +68,7 @@ def environment() -> str:
 
 
 def _module_name(module: ModuleType) -> str:
-    """Return the name, read without waking a lazy module."""
+    """Return the module's name without executing a lazy module."""
     return str(ModuleType.__getattribute__(module, "__name__"))
 
 
@@ -85,10 +85,10 @@ class Fingerprints:
     def __init__(self) -> None:
         self._known: dict[FunctionType, str] = {}
         self._begun: set[FunctionType] = set()
-        self._lock = threading.RLock()  # what one thread has begun is not recursion to another
+        self._lock = threading.RLock()  # `_begun` detects recursion within one thread only
 
     def fingerprint(self, function: FunctionType) -> str:
-        """Hash of bytecode, constants, and everything reached through globals and closures."""
+        """Return the hash of a function's bytecode, constants, defaults, globals and closure."""
         if function in self._known:
             return self._known[function]
         with self._lock:
@@ -131,7 +131,7 @@ class Fingerprints:
         return getattr(value, "__qualname__", type(value).__qualname__)
 
     def _module(self, module: ModuleType, names: list[str]) -> str:
-        """Return the name and the members that may be used, none of a fixed module."""
+        """Return the module's name and, unless the module is in _FIXED, its members in `names`."""
         name = _module_name(module)
         if name.startswith(_FIXED):
             return name
@@ -143,7 +143,7 @@ _FINGERPRINTS = Fingerprints()
 
 
 def fingerprint(kernel: Kernel) -> str:
-    """Hash of one kernel's code, name included."""
+    """Return the hash of one kernel's name and code."""
     assert isinstance(kernel.function, FunctionType)
     return _digest(kernel.name, _FINGERPRINTS.fingerprint(kernel.function))[:16]
 

@@ -1,7 +1,7 @@
-"""Numba's front end alone: a kernel's bytecode typed and lowered to one LLVM module.
+"""Lowers a kernel's bytecode to one LLVM module with Numba's front end only.
 
-Numba would optimise every helper by itself and turn it into machine code that nobody calls; ours
-are inlined and optimised once, with the kernel (`codegen`). Importing this imports Numba.
+Numba would optimize each helper separately and emit unused machine code for it. Here, helpers are
+inlined and optimized once, with the kernel (codegen.py). Importing this module imports Numba.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from numba.core.typing.npydecl import NumpyRulesArrayOperator
 from numba.core.typing.templates import Signature, builtin_registry
 from numba.cpython import mathimpl
 
-import ggml_cpu.vocabulary.vec  # noqa: F401  (wakes the lazy package)
+import ggml_cpu.vocabulary.vec  # noqa: F401  (executes the lazy package)
 from ggml_cpu import extremes
 from ggml_cpu.bounds import CHECKED
 from ggml_cpu.bounds.instrument import instrument
@@ -40,10 +40,10 @@ from ggml_cpu.symbols import symbol_of
 
 
 class Library(JITCodeLibrary):
-    """LLVM modules to link into others, and the libraries they call; nothing is optimised here."""
+    """Unoptimized LLVM modules of a function, and the libraries of the functions that it calls."""
 
     def __init__(self, codegen: CPUCodegen, name: str) -> None:
-        super(CPUCodeLibrary, self).__init__(codegen, name)  # without an empty module to link into
+        super(CPUCodeLibrary, self).__init__(codegen, name)  # skips creating an empty module
         self.modules: list[bytes] = []
         self.called: dict[CodeLibrary, None] = {}
 
@@ -61,9 +61,10 @@ class Library(JITCodeLibrary):
         self._finalized = True
 
     def linked(self, module: llvm.ModuleRef) -> llvm.ModuleRef:
-        """The module with this library and all it calls in it.
+        """Link this library and all libraries that it calls, recursively, into the module.
 
-        Numba's own helpers name its memory manager, too; what really needed that does not link.
+        Numba's helpers also declare its memory manager. It is not linked: code that still calls it
+        after optimization is refused (codegen.py).
         """
         wanted: list[CodeLibrary] = [self]
         seen: set[CodeLibrary] = set()
@@ -78,7 +79,7 @@ class Library(JITCodeLibrary):
 
 
 class CheckedLibrary(Library):
-    """A library whose functions check what they touch (bounds/)."""
+    """A library of functions that check the bounds of every memory access (bounds/)."""
 
     def add_ir_module(self, module: ir.Module) -> None:
         instrument(module)
@@ -90,8 +91,10 @@ Resolve = Callable[[types.Type, tuple[types.Type, ...], dict[str, types.Type]], 
 
 
 def _remembering(resolve: Resolve) -> Resolve:
-    """`resolve`, asked once for each function and its argument types: Numba tries every NumPy ufunc
-    on every `+`."""
+    """Return `resolve` with a cache by function and argument types.
+
+    Without it, Numba tries every NumPy ufunc on every `+`.
+    """
 
     def remembered(
         function: types.Type, args: tuple[types.Type, ...], kws: dict[str, types.Type]
@@ -113,7 +116,7 @@ _SIGNATURES: dict[tuple[types.Type, tuple[types.Type, ...]], Signature] = {}
 
 
 def _helpers_first(resolve: Callable[[object], types.Type]) -> Callable[[object], types.Type]:
-    """The type of a global value; of helpers Numba would ask all it knows of types first."""
+    """Return `resolve` with a shortcut: helpers are typed before Numba tries its own types."""
 
     def resolved(value: object) -> types.Type:
         return helper_type(value) or resolve(value)
@@ -122,14 +125,14 @@ def _helpers_first(resolve: Callable[[object], types.Type]) -> Callable[[object]
 
 
 def _no_warnings(*_: object, **where: object) -> AbstractContextManager[None]:
-    """Numba collects them around every step of its type inference."""
+    """Replace Numba's collection of warnings around every step of type inference."""
     return nullcontext()
 
 
 def _few_peepholes(
     of: Interpreter, peepholes: Iterable[Peephole], func_ir: FunctionIR
 ) -> FunctionIR:
-    """Without those for `with` and for long dictionaries, which look through every variable."""
+    """Skip the peepholes for `with` and long dictionaries, which scan all variables."""
     for change in peepholes:
         if change.__name__ not in _IDLE_PEEPHOLES:
             func_ir = change(func_ir)
@@ -140,7 +143,7 @@ _IDLE_PEEPHOLES = ("peep_hole_delete_with_exit", "peep_hole_fuse_dict_add_update
 
 
 def _no_arrays(*_: object) -> None:
-    """Numba tries every NumPy ufunc on every `+`; no operand is an array."""
+    """Match no signature: Numba would try every NumPy ufunc on every `+`; kernels have no arrays."""
 
 
 _run = PostProcessor.run
@@ -149,7 +152,7 @@ _run = PostProcessor.run
 def _without_lifetimes(
     of: PostProcessor, emit_dels: bool = False, extend_lifetimes: bool = False
 ) -> None:
-    """When variables die matters to reference counts and generators only."""
+    """Skip variable lifetimes: only reference counts and generators need them."""
     if emit_dels or of.func_ir.is_generator:
         _run(of, emit_dels, extend_lifetimes)
         return
@@ -157,7 +160,7 @@ def _without_lifetimes(
     of.func_ir.generator_info = None
 
 
-# What declares itself when it is imported: operations on numbers and tuples.
+# Importing these registers Numba's operations on numbers and tuples.
 for _name in (
     "core.typing.builtins",
     "cpython.builtins",
@@ -172,7 +175,7 @@ for _name in (
 def _constant_bytes(
     context: base.BaseContext, builder: ir.IRBuilder, kind: types.Bytes, value: bytes
 ) -> ir.Value:
-    """As numba.np.arrayobj does it; to import that takes as long as all that is wanted of Numba."""
+    """Lower a bytes constant like numba.np.arrayobj, but without its import, half of Numba's time."""
     return context.make_constant_array(builder, kind, np.frombuffer(value, np.uint8))
 
 
@@ -184,7 +187,10 @@ _SIZE_OF = cache(cpu_target.target_context.get_abi_sizeof)
 
 @contextmanager
 def _with(changed: object, name: str, value: object) -> Iterator[None]:
-    """Meanwhile the attribute has this value (unittest.mock takes a tenth of Numba to import)."""
+    """Set an attribute during the `with` block, then restore it.
+
+    Importing unittest.mock for this would add a tenth of Numba's import time.
+    """
     own = vars(changed)
     restore = partial(setattr, changed, name, own[name]) if name in own else None
     setattr(changed, name, value)
@@ -196,8 +202,11 @@ def _with(changed: object, name: str, value: object) -> Iterator[None]:
 
 @contextmanager
 def _front_end(library: type[Library]) -> Iterator[None]:
-    """Meanwhile Numba makes no machine code, knows no arrays, strings and lists, and looks for no
-    extensions at each function. What it is used for otherwise has all of that."""
+    """Patch Numba during the `with` block, so that other uses of Numba are not affected.
+
+    In the block, Numba emits no machine code, has no arrays, strings and lists, and does not load
+    extensions for each function.
+    """
     typing, lowering = cpu_target.typing_context, cpu_target.target_context
 
     def install() -> None:
@@ -211,7 +220,7 @@ def _front_end(library: type[Library]) -> Iterator[None]:
     changes = (
         (lowering.codegen(), "_library_class", library),
         (lowering, "get_executable", no_entry),
-        (lowering, "post_lowering", lambda *_: None),  # links Numba's memory manager
+        (lowering, "post_lowering", lambda *_: None),  # would link Numba's memory manager
         (lowering, "load_additional_registries", install),
         (typing, "load_additional_registries", declare),
         (typing, "_load_builtins", lambda: None),
@@ -232,9 +241,9 @@ def _front_end(library: type[Library]) -> Iterator[None]:
 
 
 def lower(kernel: Kernel) -> llvm.ModuleRef:
-    """The kernel as one LLVM module: a C function that calls what Numba made of the Python one.
+    """Lower a kernel to one LLVM module with a C entry point that calls the compiled function.
 
-    Raises numba.core.errors.NumbaError for Python that Numba does not know.
+    Raises numba.core.errors.NumbaError for Python that Numba does not support.
     """
     library = CheckedLibrary if CHECKED else Library
     signature = types.void(*[types.int64] * 3)
@@ -244,7 +253,7 @@ def lower(kernel: Kernel) -> llvm.ModuleRef:
 def lower_function(
     symbol: str, function: Callable[..., object], signature: Signature, library: type[Library]
 ) -> llvm.ModuleRef:
-    """A C function of that name, which calls the Python one; signature: of int64, or void."""
+    """Lower a function to a module with the C function `symbol`, of int64 arguments and result."""
     typing, lowering = cpu_target.typing_context, cpu_target.target_context
     arguments, result = signature.args, signature.return_type
     with global_compiler_lock, _front_end(library):

@@ -1,4 +1,4 @@
-"""The table of steps of several nodes; see ggml_py/fusion/fusion.py. `fused/` has them."""
+"""The table of fused kernels, declared in `fused/`; see ggml_py/fusion/fusion.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""How Numba types a call of a helper (`@fn`): it is compiled once for each list of argument types.
+"""Numba typing of helper calls (`@fn`): a helper is compiled once per tuple of argument types.
 
-Kernels that this process compiles later share it, and so do helpers of the same content.
+Later kernels in this process share the result, as do helpers with equal content (shares.py).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ggml_cpu.shares import content
 
 Compiled = dict[tuple[types.Type, ...], tuple[Signature, Callable[..., None]] | None]
 
-_KNOWN: dict[Hashable, Compiled] = {}  # by the content of helpers
+_KNOWN: dict[Hashable, Compiled] = {}  # by helper content (shares.py)
 _DECLARED: set[Function] = set()
 _TYPES: dict[Function, types.Function] = {}
 
 
 class _Helper(AbstractTemplate):
-    """The base of one class a helper, as Numba wants it."""
+    """Base class of the Numba template of a helper; Numba needs one class per helper."""
 
     key: ClassVar[Function]
     known: ClassVar[Compiled]
@@ -67,7 +67,7 @@ class _Helper(AbstractTemplate):
 def _compile(
     function: Function, args: tuple[types.Type, ...]
 ) -> tuple[Signature, Callable[..., None]]:
-    """The signature, and what the lowering of calls finds the compiled helper by."""
+    """Compile a helper; return its signature and the key that lowering finds it by."""
     typing, lowering = cpu_target.typing_context, cpu_target.target_context
     result = compiler.compile_extra(
         typing, lowering, function, args, None, flags(), {}, pipeline_class=Pipeline
@@ -78,14 +78,14 @@ def _compile(
 
 
 def no_entry(*compiled: object) -> Callable[..., None]:
-    """What stands for a helper's entry point: Numba keeps one, of a builtin type, by identity."""
+    """Return a new builtin as placeholder of an entry point; Numba compares these by identity."""
     return [].append
 
 
 def helper_type(value: object) -> types.Function | None:
-    """What Numba types calls of a helper by; None for what is no helper.
+    """Return the Numba function type of a helper; None for other values.
 
-    Made when it is first asked for: of the thousands that are declared, a kernel calls dozens.
+    Types are created on first use: a kernel calls dozens of the thousands of declared helpers.
     """
     if type(value) is not FunctionType:
         return None

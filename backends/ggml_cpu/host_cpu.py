@@ -1,6 +1,8 @@
-"""LLVM's names for this machine and its CPU. They are kept where kernels are loaded without LLVM
-(elf.py), by the system's description of the CPU, so that a start need not load it:
-`<cache>/host/<hash of that and of LLVM's version>`."""
+"""LLVM's names of this machine and its CPU, cached so that a start need not load LLVM.
+
+Only systems that load kernels without LLVM (elf.py) use the cache. The file is
+`<cache>/host/<hash of the system's CPU description and of llvmlite's version>`.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ from ggml_py.machine.folder import Folder, cache_root
 
 
 class HostCPU(NamedTuple):
-    """Names that LLVM has for a machine and its CPU.
+    """LLVM's names of a machine and its CPU.
 
-    features   True for those that there are
+    features   True for each feature that the CPU has
     """
 
     triple: str
@@ -28,14 +30,14 @@ class HostCPU(NamedTuple):
 
 
 def _path() -> Path | None:
-    """Return the directory; None where there is no home."""
+    """Return the cache directory, or None without a home directory."""
     root = cache_root()
     return None if root is None else root / "host"
 
 
 @cache
 def host_cpu() -> HostCPU:
-    """Return this machine's CPU, as it was kept, or as LLVM describes it."""
+    """Return this machine's CPU from the cache, else from LLVM."""
     return _read_cached() or _query()
 
 
@@ -60,7 +62,7 @@ def _read_cached() -> HostCPU | None:
 
 
 def keep() -> None:
-    """Keep the CPU's description for the next start; OSError where that cannot be."""
+    """Write the CPU's description to the cache for later starts; OSError on failure."""
     if _read_cached() is not None:
         return
     name, path = _file_name(), _path()
@@ -73,7 +75,7 @@ def keep() -> None:
 
 
 def _file_name() -> str:
-    """Return a name for this CPU and LLVM's version; "" where nothing is kept."""
+    """Return the cache file's name for this CPU and llvmlite's version; "" without a cache."""
     about = host.cpu_identity() if elf.is_possible() else ""
     digest = hex_digest(f"{llvmlite.__version__}\n{about}".encode())
     return digest[:16] if about else ""
@@ -86,7 +88,7 @@ def _text(cpu: HostCPU) -> bytes:
 
 
 def _parse(content: bytes) -> HostCPU | None:
-    """Return the CPU in a kept text; None for one that `_text` has not made so."""
+    """Parse a cache file; return None unless its content and digest are valid."""
     lines = content.decode("ascii", "replace").split("\n")
     if len(lines) != 4:
         return None

@@ -1,7 +1,6 @@
-"""Declarations of kernels: `@kernel` for a function the executor calls, `@fn` and `@routine` for
-helpers they share.
+"""Decorators that declare kernels (`@kernel`) and their helpers (`@fn`, `@routine`).
 
-Nothing is compiled here, and Numba is not imported: a declaration only records the function.
+A declaration only records the function; it does not compile it or import Numba.
 """
 
 from __future__ import annotations
@@ -14,46 +13,46 @@ from typing import Any, TypeVar, cast
 from ggml_py.tensor import Tensor
 
 KernelFunction = Callable[[int, int, int], None]
-# A helper, `@fn`. What it takes and returns are vectors and addresses, which Numba infers from the
-# kernels that call it: only what is called on the host as well has annotations.
+# A helper (`@fn`). Numba infers the types of its vectors and addresses from the calling kernels, so
+# only helpers that the host also calls have annotations.
 Function = Callable[..., Any]
 Helper = TypeVar("Helper", bound=Function)
 
 
 def accept(node: Tensor) -> str:
-    """Return "", a `when` that takes every node."""
+    """Return "": the default `when`, which accepts every node."""
     return ""
 
 
 def no_scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    """Return zeros, a `scratch` that needs none."""
+    """Return zeros: the default `scratch`, of no bytes."""
     return 0, 0
 
 
 def no_extra(node: Tensor) -> tuple[int, ...]:
-    """Return nothing, an `extra` that passes none."""
+    """Return (): the default `extra`, of no integers."""
     return ()
 
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One native function `(p, ith, nth)`: block address, thread index, number of threads.
+    """A native function `(p, ith, nth)`: parameter block address, thread index, thread count.
 
-    source: the function; `made`: what makes it, from helpers that dozens of types have of their
-        own and that nobody needs before it is compiled or looked for.
-    ops: names of the ggml ops it computes; none for a step that other kernels `prepare` with.
-    when: "" for a node it takes, else the reason why not ("needs f32 rows").
-    rank: of several kernels that take a node, the one of highest rank runs.
-    first: the only type whose first source it takes, "" for any.
-    scratch: (bytes shared by all threads, bytes per thread) for a node and a number of threads;
-        where there are several parts, it and the kernel take their sizes from the same `fn`.
-    prepare: kernels run before it on the same parameter block.
-    extra: up to 8 integers for the parameter block, read with `v.extra(p, i)`.
-    reads: for a preparing kernel that writes nothing but the shared scratch, the operands (1.. src)
-        that this depends on: other nodes with the same ones, op params and `extra` may use the
-        scratch as it is, and none may write to it. Empty: what it makes, counters, is used up, so
-        it is always run again.
-        None: it may read all operands and write dst, and is always run again.
+    source: the function. If `made`, a factory of the function: dozens of types have separate
+        helpers, which are created only when the kernel is compiled or its cache file is read.
+    ops: names of the ggml ops that it computes; empty for a kernel used only in `prepare`.
+    when: returns "" if the kernel accepts the node, else the reason ("needs f32 rows").
+    rank: the accepting kernel with the highest rank runs.
+    first: the only accepted type of the first source; "" for any.
+    scratch: returns (bytes shared by all threads, bytes per thread) for a node and a number of
+        threads; if the scratch has several parts, it and the kernel share one `fn` for the sizes.
+    prepare: kernels that run before it on the same parameter block.
+    extra: returns up to 8 integers for the parameter block, read with `v.extra(p, i)`.
+    reads: for a kernel used in `prepare` that writes only the shared scratch: the operands (1.. are
+        sources) that the scratch depends on. Nodes with the same operands, op params and `extra`
+        reuse the scratch without running it again, so they must not write to the scratch.
+        Empty: the node consumes the scratch (counters), so the kernel runs for every node.
+        None: it may read all operands and write dst, and it runs for every node.
     """
 
     name: str
@@ -74,13 +73,13 @@ class Kernel:
 
     @property
     def module(self) -> str:
-        """The module that declares it; importing that is all a compiling process needs."""
+        """The module that declares the kernel; a compiling process imports only this module."""
         return self.source.__module__
 
 
 @dataclass
 class Registry:
-    """The declarations so far: kernels by name, and by op; helpers that Numba does not know yet."""
+    """All declared kernels, by name and by op, and helpers not yet known to Numba."""
 
     kernels: dict[str, Kernel] = field(default_factory=dict)
     by_op: dict[str, dict[str, Kernel]] = field(default_factory=dict)
@@ -105,18 +104,20 @@ class Registry:
 
 
 REGISTRY = Registry()
-ROUTINE = "routine"  # among the attributes of a function: it is not inlined
+ROUTINE = "routine"  # function attribute: do not inline
 
 
 def fn(function: Helper) -> Helper:
-    """Declare a helper that kernels may call; it is always inlined into them."""
+    """Declare a helper for kernels; it is always inlined."""
     REGISTRY.helpers.append(function)
     return function
 
 
 def routine(function: Helper) -> Helper:
-    """Declare a helper that stays a function of its own, as a call takes long (a tile, a
-    row): LLVM is done with several small functions sooner than with a large one."""
+    """Declare a helper that is not inlined, for long calls (a tile or a row).
+
+    LLVM compiles several small functions faster than a large one.
+    """
     vars(function)[ROUTINE] = True
     return fn(function)
 
@@ -139,7 +140,7 @@ def kernel(
 ) -> Callable[[Callable[..., Any]], Kernel]:
     """Declare a kernel for `ops` (see `Kernel`). The name defaults to the function's.
 
-    Raises ValueError where another module has already taken the name.
+    Raises ValueError if another module has declared a kernel of the same name.
     """
 
     def declare(source: Callable[..., Any]) -> Kernel:

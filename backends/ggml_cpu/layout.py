@@ -1,8 +1,11 @@
-"""Places of a program's operands and scratch, and the entries that its steps become.
+"""Memory layout of a program: addresses of operands and scratch, and the program's entries.
 
-Three kinds of memory besides that of tensors: scratch shared by all threads, each thread's own
-scratch, and each thread's private memory, laid out alike for all: values that every thread computes
-for itself (private.py), and the shared scratch of what runs for one thread alone.
+In addition to the tensors' memory there are three areas:
+
+- scratch shared by all threads
+- thread-local scratch
+- private memory, one area per thread with the same layout: values that each thread computes for
+  itself (private.py), and the shared scratch of steps that each thread runs alone
 """
 
 from __future__ import annotations
@@ -30,16 +33,16 @@ from ggml_cpu.step import Step
 from ggml_py.backend.host_memory import aligned_bytes, give_back
 from ggml_py.plan.arena import Arena, PackedArena
 
-ALIGN = 512  # of places: coarse, so that new ones often have the edges of earlier ones
-PREPARED, OWN_PREPARED = 2, 6  # operands that stay prepared at a time: for all threads, for each
-TAKEN = 4  # other places before the first is used again: what runs next need not wait for it
-INNER = 1 << 16  # bytes of inner values that get a place here
-KEPT = 16  # places of those that nobody reads any more before the first is used again
+ALIGN = 512  # bytes: coarse, so that a new place often has the same bounds as an earlier one
+PREPARED, OWN_PREPARED = 2, 6  # prepared operands kept at a time: shared, private per thread
+TAKEN = 4  # other scratch places kept before reuse, so that the next steps need no barrier
+INNER = 1 << 16  # maximum bytes of an inner value that is placed here, not in its tensor
+KEPT = 16  # dead inner values whose places are kept before reuse
 
 
 @dataclass(slots=True)
 class StepEntry:
-    """A kernel of a step; `own`: every thread runs all of it."""
+    """One kernel of a step. If `own`, each thread runs all of its work."""
 
     kernel: Kernel
     step: int
@@ -50,7 +53,7 @@ class StepEntry:
 
 @dataclass(slots=True)
 class ScratchPlace:
-    """Bytes of a scratch, from an offset on."""
+    """A range of a scratch area, as offset and size; `private` selects the area."""
 
     offset: int
     nbytes: int
@@ -59,7 +62,7 @@ class ScratchPlace:
 
 @dataclass(slots=True)
 class HeldPlaces:
-    """Places in one arena, given back when `n` newer ones were taken."""
+    """Places in one arena, by key; a place is freed after `n` newer places were requested."""
 
     arena: Arena | PackedArena
     private: bool
@@ -67,7 +70,7 @@ class HeldPlaces:
     places: dict[object, ScratchPlace] = field(default_factory=dict)
 
     def find(self, key: object, nbytes: int) -> tuple[ScratchPlace, bool]:
-        """Return the place taken for this key, or a new one, and whether there was one."""
+        """Return the place of this key, new if missing or too small, and True if it existed."""
         found = self.places.pop(key, None)
         place = found if found is not None and found.nbytes >= nbytes else None
         if place is None:
@@ -81,16 +84,22 @@ class HeldPlaces:
         return place, found is place
 
     def end(self, key: object) -> None:
-        """Free the place of this key for the next."""
+        """Free the place of this key."""
         place = self.places.pop(key)
         self.arena.give(place.offset, place.nbytes)
 
 
 @dataclass(slots=True)
 class StepPlacement:
-    """Decisions about a step: the place of its value, if that is an inner one, of its shared
-    scratch, and of the threads' own where that is apart; bytes of this for each; whether what is
-    shared has to be prepared."""
+    """Memory of a step.
+
+    own          every thread runs the whole step
+    local_bytes  bytes of thread-local scratch per thread
+    value        place of its result, if that is an inner or private value
+    scratch      place of its shared scratch
+    local        place of all threads' local scratch, if it is separate from other steps'
+    prepare      the preparing kernels must run, since no earlier step left the same scratch
+    """
 
     own: bool
     local_bytes: int
@@ -103,10 +112,10 @@ class StepPlacement:
 class StepLayout:
     """Entries, in the order of the steps, and their parameter blocks.
 
-    often    whether it is to be run so often that it pays to look for what steps depend on; if
-             not, entries do not tell what they read and write, and values are where tensors are
-    rows     for each step, the numbers of its blocks: one for all threads, or one for each
-    private  the private memory of thread 0; others follow, `stride` bytes apart
+    often    True if the program runs so often that tracing dependencies pays off. If False,
+             entries have no reads and writes, and all values are in their tensors
+    rows     for each step, the indices of its blocks: one for all threads, or one per thread
+    private  private memory of thread 0; further threads follow, `stride` bytes apart
     """
 
     def __init__(self, steps: Sequence[Step], n_threads: int, often: bool = True) -> None:
@@ -137,16 +146,16 @@ class StepLayout:
             self._fill(i)
 
     def settle(self) -> None:
-        """Drop data that is not needed once entries and blocks are there."""
+        """Drop data that is needed only to build entries and blocks."""
         self.ranges, self.scratch = [], []
 
     def rest(self) -> None:
-        """Give much of the scratch back to the OS: between two runs nothing has to stay there."""
+        """Return scratch pages to the OS after a run, unless the program runs often."""
         if not self.often:
             give_back(self.memory)
 
     def _operands(self, i: int, values: Values) -> list[Range | None]:
-        """Return the ranges of a step's operands; an inner value's stands for parts of it, too."""
+        """Return the ranges of a step's operands; operands in inner values are moved to their place."""
         ranges = list(values.ranges[i])
         if not self.often:
             return ranges
@@ -159,7 +168,7 @@ class StepLayout:
         return ranges
 
     def _scratch(self, i: int) -> Range | None:
-        """Return the range of a step's shared scratch; that of thread 0 if it is private."""
+        """Return the range of a step's shared scratch (thread 0's copy if it is private)."""
         place, given = self.placed[i].scratch, self.steps[i].scratch
         if place is None:
             return None if given is None else tensor_range(given)
@@ -172,7 +181,7 @@ class StepLayout:
         return r is not None and self.private[0] <= r[0] < self.private[1]
 
     def _is_private(self, i: int) -> bool:
-        """Return True if each thread needs a block of its own."""
+        """Return True if each thread needs a separate parameter block."""
         if not self.often or self.placed[i].own:
             return self.placed[i].own
         return any(map(self._in_private, (self.scratch[i], *self.ranges[i])))
@@ -234,9 +243,12 @@ def _places(
     own: Arena,
     often: bool,
 ) -> list[StepPlacement]:
-    """Return scratch and private values of all steps, as offsets. If not run often, all threads
-    wait after each kernel, so scratch is free as soon as no step reads it any more, and that of the
-    threads may be anywhere. A step that each thread runs by itself may need more of that."""
+    """Return the places of the scratch and private values of all steps.
+
+    If the program does not run often, a barrier follows each kernel. Shared scratch is then free
+    after its last reader, and thread-local scratch may be at any offset. A step that each thread
+    runs alone may need more scratch per thread.
+    """
     keys = [preparation_key(step, values.makers[i]) or i for i, step in enumerate(steps)]
     last_user = {key: i for i, key in enumerate(keys)}
     prepared = {
@@ -285,7 +297,7 @@ def _places(
 
 
 def prepares_little(step: Step) -> bool:
-    """Return True if each thread may as well prepare the operands for itself."""
+    """Return True if the preparation is so cheap that each thread can repeat it."""
     if not is_shared(step):
         return False
     reads = [i for k in step.kernel.prepare for i in k.reads or ()]
@@ -297,7 +309,7 @@ def prepares_little(step: Step) -> bool:
 
 
 def is_shared(step: Step) -> bool:
-    """Return True if other steps may use the operands prepared for this one."""
+    """Return True if other steps may reuse the operands prepared for this step."""
     kernels = step.kernel.prepare
     return bool(kernels) and all(k.reads for k in kernels)
 
@@ -305,7 +317,7 @@ def is_shared(step: Step) -> bool:
 def preparation_key(step: Step, makers: Sequence[int]) -> tuple[object, ...]:
     """Return a key of a step's prepared operands; () if they cannot be shared.
 
-    makers: of the operands, for one may be written over.
+    makers: steps that wrote the operands, since a tensor may be overwritten.
     """
     if not is_shared(step):
         return ()

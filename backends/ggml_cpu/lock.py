@@ -1,4 +1,4 @@
-"""Turns among processes: one that is about to compile waits for what another is compiling."""
+"""Lock between processes: a process waits while another one compiles into the same directory."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-LOCK = "lock"  # the file
-PATIENCE = 30.0  # seconds without a new kernel after which one is not waited for any longer
+LOCK = "lock"  # file name
+PATIENCE = 30.0  # seconds without a new kernel, after which the process stops waiting
 
 
 class CompileTurn:
-    """One process's wish to compile into a folder; None: without others. Use it in `with`.
+    """A process's turn to compile into a folder, as a context manager; None: no lock is needed.
 
-    The system takes the lock from a process that ends, however it ends. It only saves work: files
-    are whole with or without it.
+    The system releases the lock when the process ends, even if it is killed. The lock only avoids
+    duplicate work: cache files are written atomically with or without it.
     """
 
     def __init__(self, folder: Folder | None) -> None:
         self._fd: int | None = None
         self._since = time.monotonic()
         if folder is not None:
-            with suppress(OSError):  # where nothing can be written, nobody waits for us either
+            with suppress(OSError):  # a read-only folder needs no lock
                 self._fd = folder.open(LOCK, os.O_RDWR | os.O_CREAT)
 
     def __enter__(self) -> CompileTurn:
@@ -38,16 +38,16 @@ class CompileTurn:
     def __exit__(self, *_: object) -> None:
         if self._fd is not None:
             fd, self._fd = self._fd, None
-            with suppress(OSError):  # of a forked process too, which has it open
+            with suppress(OSError):  # a forked process may share the file
                 _unlock(fd)
             os.close(fd)
 
     def has_come(self) -> bool:
-        """Return True if it is time to compile: the lock is ours, or waiting took too long."""
+        """Return True if this process should compile: it has the lock or has waited too long."""
         return self.is_ours() or time.monotonic() - self._since > PATIENCE
 
     def is_ours(self) -> bool:
-        """Return True if this process has the lock, which it takes if it is free."""
+        """Return True if this process has the lock; it takes the lock if free."""
         if self._fd is None:
             return True
         try:
@@ -59,7 +59,7 @@ class CompileTurn:
         return True
 
     def progress(self) -> None:
-        """Note that the awaited kernels are coming."""
+        """Restart the wait: the other process has finished a kernel."""
         self._since = time.monotonic()
 
 

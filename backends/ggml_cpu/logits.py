@@ -1,4 +1,4 @@
-"""A kernel that masks logits by a grammar's bits of allowed tokens, 16 tokens at a time."""
+"""A kernel that sets logits of forbidden tokens to -inf, by a bit mask, 16 tokens at a time."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _DST, _LOGITS, _BITS = (TENSORS + TENSOR_WORDS * i for i in range(3))
 
 @kernel(name="mask_logits")
 def mask_logits(p, ith, nth):
-    """src0 [n] to dst: its values where src1 has a bit, the lowest of a byte first, else -inf.
+    """Write src0 [n] to dst where the bit in src1 is set, else -inf; bits start at the lowest.
 
-    extra 0  tokens that have bits, whole groups of 16; the others have none
+    extra 0  number of tokens with bits, a multiple of 16; all other tokens get -inf
     """
     n, n_bits = v.ne(p, 0, 0), v.extra(p, 0)
     to, logits, bits = v.data(p, 0), v.data(p, 1), v.data(p, 2)
@@ -44,7 +44,7 @@ def _load_kernel() -> Callable[[int, int, int], None]:
 
 
 class _ThreadBlock(threading.local):
-    """A thread's parameter block."""
+    """The parameter block of the calling thread."""
 
     def __init__(self) -> None:
         self.block = (ctypes.c_int64 * WORDS)()
@@ -52,14 +52,14 @@ class _ThreadBlock(threading.local):
 
 
 class LogitsMask:
-    """Several threads may call it at the same time."""
+    """Callable that masks logits; safe to call from several threads at the same time."""
 
     def __init__(self) -> None:
         self._call = _load_kernel()
         self._own = _ThreadBlock()
 
     def __call__(self, logits: F32, bits: bytes) -> F32:
-        """Return a copy of logits [n] with -inf where no bit is set."""
+        """Return a copy of logits [n] with -inf for each token with a clear bit."""
         own = self._own
         block, logits = own.block, np.ascontiguousarray(logits, np.float32)
         out = np.empty_like(logits)

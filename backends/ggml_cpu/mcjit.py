@@ -1,4 +1,4 @@
-"""Object code put into memory by LLVM (MCJIT): of all systems and CPUs."""
+"""Loads object code with LLVM (MCJIT), on all systems and CPUs."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ def _bind_externals() -> None:
 
 
 def place(codes: Mapping[str, bytes]) -> LoadedCode:
-    """Place object files, each by a symbol that it has, in memory to be run; files that are none,
-    or lack theirs, are not among its addresses."""
+    """Load object files, keyed by the symbol to look up in each, into executable memory.
+
+    The result lacks the symbols of invalid files and of files that do not define the symbol.
+    """
     _bind_externals()
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine())
     for code in codes.values():
-        with suppress(RuntimeError):  # no object file
+        with suppress(RuntimeError):  # not an object file
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     addresses = {symbol: engine.get_function_address(symbol) for symbol in codes}

@@ -1,5 +1,8 @@
-"""The versions of Numba that can be used. Its front end is used from within (frontend.py,
-passes.py, helpers.py), which Numba does not promise to keep: these versions were tried."""
+"""The supported versions of Numba, each of them tested.
+
+The backend uses internal interfaces of Numba's front end (frontend.py, passes.py, helpers.py),
+which can change between versions.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,18 @@ from pathlib import Path
 
 from ggml_py.errors import BackendError
 
-OLDEST, BEFORE = (0, 62), (0, 69)  # as pyproject.toml has it
+OLDEST, BEFORE = (0, 62), (0, 69)  # same range as in pyproject.toml
 
 
 def version(package: str) -> str:
-    """Return the version of an installed package, which is not imported: by the directory beside
-    it, or where that does not tell by importlib.metadata, whose import takes 15 ms.
-    ModuleNotFoundError if there is none."""
+    """Return the version of an installed package without importing it.
+
+    The version is in the name of the dist-info directory next to the package. Otherwise
+    importlib.metadata finds it, but importing that takes 15 ms.
+
+    Raises:
+        ModuleNotFoundError: The package is not installed.
+    """
     spec = find_spec(package)
     if spec is not None and spec.origin:
         folders = list(Path(spec.origin).parent.parent.glob(f"{package}-*.dist-info"))
@@ -28,7 +36,7 @@ def version(package: str) -> str:
 
 @cache
 def numba_version() -> str:
-    """Return the installed version, found without importing Numba; BackendError for any other."""
+    """Return Numba's version without importing it; BackendError if missing or unsupported."""
     try:
         found = version("numba")
     except ModuleNotFoundError:
@@ -43,7 +51,7 @@ def numba_version() -> str:
 
 
 def _numbers(text: str) -> tuple[int, ...]:
-    """Return `0.68.1` and `0.69.0rc1` as (0, 68) and (0, 69)."""
+    """Return major and minor version: (0, 69) for `0.69.0rc1`."""
     parts = text.split(".")[:2]
     return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in parts)
 
