@@ -1,6 +1,6 @@
 """Lowers a kernel's bytecode to one LLVM module with Numba's front end only.
 
-Numba would optimize each helper separately and emit unused machine code for it. Here, helpers are
+Numba would optimize each helper separately and emit unused machine code. Here, helpers are
 inlined and optimized once, with the kernel (codegen.py). Importing this module imports Numba.
 """
 
@@ -143,7 +143,7 @@ _IDLE_PEEPHOLES = ("peep_hole_delete_with_exit", "peep_hole_fuse_dict_add_update
 
 
 def _no_arrays(*_: object) -> None:
-    """Match no signature: Numba would try every NumPy ufunc on every `+`; kernels have no arrays."""
+    """Match no signature: kernels have no arrays, but Numba tries every NumPy ufunc on each `+`."""
 
 
 _run = PostProcessor.run
@@ -175,7 +175,7 @@ for _name in (
 def _constant_bytes(
     context: base.BaseContext, builder: ir.IRBuilder, kind: types.Bytes, value: bytes
 ) -> ir.Value:
-    """Lower a bytes constant like numba.np.arrayobj, but without its import, half of Numba's time."""
+    """Lower a bytes constant like numba.np.arrayobj, which takes long to import (half of Numba)."""
     return context.make_constant_array(builder, kind, np.frombuffer(value, np.uint8))
 
 

@@ -1,6 +1,6 @@
 """Numba typing of helper calls (`@fn`): a helper is compiled once per tuple of argument types.
 
-Later kernels in this process share the result, as do helpers with equal content (shares.py).
+Later kernels in this process reuse the result; so do helpers with equal content (shares.py).
 """
 
 from __future__ import annotations

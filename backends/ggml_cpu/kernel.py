@@ -39,7 +39,7 @@ class Kernel:
     """A native function `(p, ith, nth)`: parameter block address, thread index, thread count.
 
     source: the function. If `made`, a factory of the function: dozens of types have separate
-        helpers, which are created only when the kernel is compiled or its cache file is read.
+        helpers, which the factory creates only to compile the kernel or to find its cache file.
     ops: names of the ggml ops that it computes; empty for a kernel used only in `prepare`.
     when: returns "" if the kernel accepts the node, else the reason ("needs f32 rows").
     rank: the accepting kernel with the highest rank runs.

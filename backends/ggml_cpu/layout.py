@@ -35,9 +35,9 @@ from ggml_py.plan.arena import Arena, PackedArena
 
 ALIGN = 512  # bytes: coarse, so that a new place often has the same bounds as an earlier one
 PREPARED, OWN_PREPARED = 2, 6  # prepared operands kept at a time: shared, private per thread
-TAKEN = 4  # other scratch places kept before reuse, so that the next steps need no barrier
+TAKEN = 4  # other scratch places that are not reused yet, so that the next steps need no barrier
 INNER = 1 << 16  # maximum bytes of an inner value that is placed here, not in its tensor
-KEPT = 16  # dead inner values whose places are kept before reuse
+KEPT = 16  # places of dead inner values that are not reused yet
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class StepPlacement:
     local_bytes  bytes of thread-local scratch per thread
     value        place of its result, if that is an inner or private value
     scratch      place of its shared scratch
-    local        place of all threads' local scratch, if it is separate from other steps'
+    local        place of all threads' local scratch, if the program does not run often
     prepare      the preparing kernels must run, since no earlier step left the same scratch
     """
 
@@ -155,7 +155,7 @@ class StepLayout:
             give_back(self.memory)
 
     def _operands(self, i: int, values: Values) -> list[Range | None]:
-        """Return the ranges of a step's operands; operands in inner values are moved to their place."""
+        """Return the ranges of a step's operands, with inner values (or parts) at their places."""
         ranges = list(values.ranges[i])
         if not self.often:
             return ranges

@@ -24,7 +24,7 @@ _DST, _LOGITS, _BITS = (TENSORS + TENSOR_WORDS * i for i in range(3))
 
 @kernel(name="mask_logits")
 def mask_logits(p, ith, nth):
-    """Write src0 [n] to dst where the bit in src1 is set, else -inf; bits start at the lowest.
+    """Copy src0 [n] to dst if the bit in src1 is set, else write -inf; lowest bit first.
 
     extra 0  number of tokens with bits, a multiple of 16; all other tokens get -inf
     """

@@ -1,4 +1,4 @@
-"""The supported versions of Numba, each of them tested.
+"""The supported (tested) versions of Numba.
 
 The backend uses internal interfaces of Numba's front end (frontend.py, passes.py, helpers.py),
 which can change between versions.

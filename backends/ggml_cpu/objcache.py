@@ -1,7 +1,7 @@
-"""Kernels as native functions: from the object cache, or compiled first where they are missing.
+"""Loads kernels as native functions from the object cache, and compiles missing kernels.
 
-Numba is imported by the processes that compile, if any, and LLVM where something cannot be loaded
-without it (elf.py); so is what starts such processes.
+Only child processes that compile import Numba. LLVM is imported only for code that elf.py cannot
+load, and compile.py only if a kernel is missing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ DRIVER = "ggml_cpu.driver"
 
 
 class LoadedKernels:
-    """Native kernels loaded so far, by the name of their object file."""
+    """Addresses of the loaded kernels, by the name of their object file."""
 
     def __init__(self) -> None:
         self._addresses: dict[str, int] = {}
-        self._images: list[elf.LoadedCode] = []  # while they are kept, so is their code
+        self._images: list[elf.LoadedCode] = []  # keep the code loaded
 
     def load(
         self,
@@ -39,7 +39,7 @@ class LoadedKernels:
         whole: bool = True,
         following: Following = tuple,
     ) -> dict[str, int]:
-        """Return every kernel's address by its name; missing ones are loaded or compiled."""
+        """Return the kernels' addresses by name; load or compile missing kernels."""
         wanted = {file_name(k): k for k in kernels}
         new = [k for f, k in wanted.items() if f not in self._addresses]
         if new:
@@ -48,7 +48,7 @@ class LoadedKernels:
         return {k.name: self._addresses[f] for f, k in wanted.items()}
 
     def lacks(self, kernels: Iterable[Kernel]) -> bool:
-        """Return True if some kernels are neither loaded nor kept."""
+        """Return True if any kernel must be compiled: it is not loaded and not cached."""
         new = [k for k in kernels if file_name(k) not in self._addresses]
         return len(STORE.read(new)) < len(new)
 
@@ -67,7 +67,7 @@ class LoadedKernels:
             )
 
     def _add(self, objects: dict[Kernel, bytes]) -> list[Kernel]:
-        """Load object code; the kernels that are not in theirs."""
+        """Load object code; return the kernels with invalid code or without the symbol."""
         addresses = self._place({symbol_of(k.name): code for k, code in objects.items()})
         wrong = []
         for kernel in objects:
@@ -79,7 +79,7 @@ class LoadedKernels:
         return wrong
 
     def _place(self, codes: dict[str, bytes]) -> dict[str, int]:
-        """Return addresses of symbols, loading with LLVM the code that needs it."""
+        """Load code and return the addresses of its symbols; LLVM loads the rest after elf.py."""
         addresses: dict[str, int] = {}
         if elf.is_possible() and (placed := elf.place(codes, externals())):
             self._images.append(placed)
@@ -99,7 +99,7 @@ def compile_kernels(
     whole: bool = True,
     following: Following = tuple,
 ) -> dict[Kernel, bytes]:
-    """Compile kernels by compile.py, imported on first use."""
+    """Compile kernels with compile.py, which is imported on first use."""
     from ggml_cpu import compile
 
     return compile.compile_kernels(kernels, progress, whole, following)
@@ -108,7 +108,7 @@ def compile_kernels(
 def _objects(
     kernels: Sequence[Kernel], progress: Progress | None, whole: bool, following: Following
 ) -> dict[Kernel, bytes]:
-    """Return object code, compiling kernels that the cache lacks or has damaged."""
+    """Return object code; compile kernels that are missing or damaged in the cache."""
     found = STORE.read(kernels)
     missing = [k for k in kernels if k not in found]
     if missing:
@@ -118,7 +118,7 @@ def _objects(
 
 
 def _soon(kernels: Sequence[Kernel]) -> list[Kernel]:
-    """Return the kernels that run any kernel, if missing: they are compiled beside the first."""
+    """Return the executor's uncached kernels, to compile with the first: every run needs them."""
     driver = [k for k in REGISTRY.kernels.values() if k.module == DRIVER and k not in kernels]
     there = STORE.read(driver)
     return [k for k in driver if k not in there]
@@ -133,17 +133,23 @@ def load_kernels(
     whole: bool = True,
     following: Following = tuple,
 ) -> dict[str, int]:
-    """Return native addresses by kernel name; kernels are given as such or by their names.
+    """Load kernels (compile them if missing) and return their native addresses by name.
 
-    `progress(done, total, name)` reports compilation; not `whole`: others will follow soon, and
-    `following()` are some of them. Raises BackendError where one fails.
+    Args:
+        kernels: Kernels or names of declared kernels.
+        progress: Called with (done, total, name) after each compiled kernel.
+        whole: False if an unknown number of kernels will follow soon.
+        following: Returns some of the kernels that will follow.
+
+    Raises:
+        BackendError: A kernel does not compile or load.
     """
     declared = [k if isinstance(k, Kernel) else REGISTRY.kernels[k] for k in kernels]
     return _LIBRARY.load(declared, progress, whole, following)
 
 
 def start_compilers(first: Callable[[], Sequence[Kernel]]) -> None:
-    """Start the compilers if nothing was compiled before, or not all that is needed `first`."""
+    """Start the child processes if the cache is empty or lacks a kernel of `first()`."""
     if STORE.is_cold() or len(STORE.read(kernels := first())) < len(kernels):
         from ggml_cpu import compile
 
@@ -151,11 +157,11 @@ def start_compilers(first: Callable[[], Sequence[Kernel]]) -> None:
 
 
 def has_noted(key: str) -> bool:
-    """Return True if a set of kernels was noted under a key and all of them are cached."""
+    """Return True if the kernel set stored under `key` exists and is completely cached."""
     found = STORE.noted(key)
     if found is None:
         return False
-    with suppress(ImportError):  # another version had a module that this one lacks
+    with suppress(ImportError):  # a module of another version
         for module in dict.fromkeys(module for module, _ in found):
             import_module(module)
     kernels = [REGISTRY.kernels.get(name) for _, name in found]
@@ -163,5 +169,5 @@ def has_noted(key: str) -> bool:
 
 
 def lacks(kernels: Iterable[Kernel]) -> bool:
-    """Return True if loading these would mean to compile some of them."""
+    """Return True if any of the kernels must still be compiled."""
     return _LIBRARY.lacks(kernels)

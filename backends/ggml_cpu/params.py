@@ -1,11 +1,12 @@
-"""The parameter block: the one int64 array every kernel reads its node from.
+"""The parameter block: the int64 array that describes a node to its kernel.
 
 | words   | content                                                                     |
 |---------|-----------------------------------------------------------------------------|
 | 0       | address of the scratch shared by all threads                                |
-| 1, 2    | address of the thread-local scratch, bytes of it per thread                 |
+| 1, 2    | address of thread 0's local scratch, bytes per thread                       |
+| 3       | address of the record of faults (faults.py)                                 |
 | 4..11   | op params: the node's 64 raw bytes                                          |
-| 12..19  | extra: up to 8 integers of the kernel's own                                 |
+| 12..19  | extra: up to 8 kernel-specific integers                                     |
 | 20+9k.. | tensor k (0 dst, 1.. src): data address, ne[4], nb[4] in bytes; 0 if absent |
 """
 
@@ -39,7 +40,7 @@ Block = NDArray[np.int64]
 
 
 class View(NamedTuple):
-    """Where a tensor lies: data address, ne and nb in ggml order (ne[0] fastest, nb in bytes)."""
+    """A tensor's data address, ne and nb in ggml order (ne[0] fastest, nb in bytes)."""
 
     address: int
     ne: Sequence[int]
@@ -47,22 +48,22 @@ class View(NamedTuple):
 
 
 def new_blocks(count: int) -> NDArray[np.int64]:
-    """Zeroed parameter blocks, int64 [count, WORDS]; row i lies at `block_address(blocks, i)`."""
+    """Return zeroed parameter blocks, int64 [count, WORDS]; see `block_address` for row i."""
     return np.zeros((count, WORDS), np.int64)
 
 
 def block_address(blocks: NDArray[np.int64], i: int = 0) -> int:
-    """The address of row `i`, which kernels get as `p`."""
+    """Return the address of row `i`, the argument `p` of kernels."""
     return int(blocks.ctypes.data) + 8 * WORDS * i
 
 
 def pack(
     block: Block, tensors: Sequence[View | None], op_params: bytes = b"", extra: Sequence[int] = ()
 ) -> None:
-    """Fill one block: tensors are dst, src[0], src[1], ...; None stands for a missing source.
+    """Fill one block. `tensors` are dst, src[0], src[1], ..., with None for a missing source.
 
-    Scratch addresses are set apart, by `set_scratch`, since they depend on the number of threads.
-    Raises ValueError where the node does not fit the block.
+    `set_scratch` sets the scratch addresses, since they depend on the number of threads.
+    Raises ValueError if the node does not fit into the block.
     """
     if len(tensors) > 1 + MAX_SRC or len(extra) > MAX_EXTRA or len(op_params) > OP_PARAMS_BYTES:
         raise ValueError(
@@ -74,10 +75,10 @@ def pack(
     words = [*_NO_SCRATCH, *raw, *extra, *_NO_EXTRA[len(extra) :]]
     for tensor in tensors:
         words += _ABSENT if tensor is None else (tensor.address, *tensor.ne, *tensor.nb)
-    struct.pack_into(f"={len(words)}q", block.data, 0, *words)  # numpy takes several times as long
+    struct.pack_into(f"={len(words)}q", block.data, 0, *words)  # several times faster than numpy
     block[len(words) :] = 0
 
 
 def set_scratch(block: Block, shared: int, local: int, local_bytes: int) -> None:
-    """Addresses of the shared scratch and of thread 0's local one, and its bytes per thread."""
+    """Set the addresses of the shared and thread 0's local scratch, and local bytes per thread."""
     block[SHARED], block[LOCAL], block[LOCAL_BYTES] = shared, local, local_bytes

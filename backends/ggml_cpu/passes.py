@@ -1,7 +1,7 @@
-"""Numba's passes for kernels and helpers: those that functions on numbers, vectors and tuples need.
+"""Numba's compiler passes for kernels and helpers: functions on numbers, vectors and tuples.
 
-Left out, against Numba's own list, is what serves Python objects, closures, generators, `with`,
-arrays and parallel loops, and what is computed again after each pass for the sake of those.
+Numba's default pipeline has further passes for Python objects, closures, generators, `with`,
+arrays and parallel loops, and it repeats analyses after each pass.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ _PASSES = (
 
 
 class _Passes:
-    """Runs the passes one after the other, without what Numba's PassManager does between them."""
+    """Runs the passes in order, without the work of Numba's PassManager between passes."""
 
     pipeline_name = "kernel"
 
     def __init__(self) -> None:
-        self.exec_times: dict[str, float] = {}  # Numba reports them; nobody here asks
+        self.exec_times: dict[str, float] = {}  # required by Numba, unused
 
     def run(self, state: compiler.StateDict) -> None:
         for step in _STEPS:
-            if isinstance(step, NativeLowering):  # by now it is known to who was typed for it
+            if isinstance(step, NativeLowering):  # the pass reads this flag
                 state.flags.forceinline = CHECKED or not is_routine(state.func_id.func)
             step.run_pass(state)
-            if isinstance(step, DeadBranchPrune):  # blocks are gone; others see to that themselves
+            if isinstance(step, DeadBranchPrune):  # unlike other passes, it does not do this
                 state.func_ir.blocks = canonicalize_cfg(state.func_ir.blocks)
 
 
 def _steps() -> list[CompilerPass]:
     steps: list[CompilerPass] = [kind() for kind in _PASSES]
     for step in steps:
-        step.analysis = {DeadBranchPrune: None}  # it asks for one, and uses none
+        step.analysis = {DeadBranchPrune: None}  # requires the analysis, but does not use it
     return steps
 
 
@@ -69,14 +69,14 @@ _STEPS = _steps()
 
 
 class Pipeline(compiler.CompilerBase):
-    """From bytecode to an LLVM module in `state.library`."""
+    """Compiler from bytecode to an LLVM module in `state.library`."""
 
     def define_pipelines(self) -> list[_Passes]:
         return [_Passes()]
 
 
 def flags() -> compiler.Flags:
-    """Numba's options: a bare function without Python objects, memory manager or exceptions."""
+    """Return Numba's flags for functions without Python objects, memory manager or exceptions."""
     chosen = compiler.Flags()
     on = ("no_cpython_wrapper", "no_cfunc_wrapper", "no_compile", "forceinline")
     options = dict.fromkeys(on, True) | {"nrt": False, "error_model": "numpy"}

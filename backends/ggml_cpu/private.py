@@ -1,8 +1,8 @@
-"""Values that steps of one program alone read: where they lie is the program's affair.
+"""Finds inner values: results that only steps of the same program read, in memory it can choose.
 
-A step so small that it gains nothing by more threads is run by each of them, with its value in
-private memory: none has to wait for another's. Other small values get places that are not used
-again so soon, so that none has to wait until another has read what was there.
+Each thread runs the whole of a step that is too small to gain from more threads, and stores the
+result in private memory. This needs no barrier. Other small inner values get places that are not
+reused soon, so that a writer rarely waits for the readers of an old value.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ggml_py.ops.traffic import count_bytes, flops
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
 
-ELEMENTS = 20480  # that a step reads and makes: about 2 us of additions
-ROW = 16  # elements that take as long as beginning a row
+ELEMENTS = 20480  # elements that a small step reads and writes: about 2 us of additions
+ROW = 16  # overhead per row, in elements
 
 
 def is_small(step: Step) -> bool:
-    """Return True if the step takes less time than threads need to share it."""
+    """Return True if the step takes less time than the synchronization of its threads."""
     if OPS[step.node.op].reads is not None:
         return count_bytes(step.node) <= 2 * ELEMENTS
     operands = {id(t): t for t in step.operands if t is not None}.values()
@@ -31,15 +31,19 @@ def is_small(step: Step) -> bool:
 
 
 def makes_all(t: Tensor | None) -> bool:
-    """Return True if a step that writes this result writes every byte of its range."""
+    """Return True if writing this result writes every byte of its range."""
     return t is not None and t.view_src is None and t.is_contiguous()
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """Operands of each step: where their tensors are; numbers of the steps that made them, -1 for
-    what was there or was made by several; whether nobody else reads its value; whether every thread
-    computes that itself."""
+    """Operands and result of each step.
+
+    ranges   memory of each operand's tensor
+    makers   index of the step that wrote each operand; -1 for inputs and for several writers
+    inner    True if only steps of this program read the result
+    own      True if each thread computes the result itself
+    """
 
     ranges: list[list[Range | None]]
     makers: list[list[int]]
@@ -48,8 +52,10 @@ class Values:
 
 
 def shared_values(steps: Sequence[Step]) -> Values:
-    """Return values of steps, any of which others may read; makers are the last that wrote into the
-    same tensor, and of ranges there are only the starts."""
+    """Return the values of steps without tracing: no value is inner.
+
+    Makers are the last writers into the same root tensor; ranges are empty, with the start only.
+    """
     ranges = [[None if t is None else (address(t),) * 2 for t in s.operands] for s in steps]
     last: dict[int, int] = {}
     makers = []
@@ -61,8 +67,11 @@ def shared_values(steps: Sequence[Step]) -> Values:
 
 
 def trace(steps: Sequence[Step], n_threads: int) -> Values:
-    """Return the values of steps; one is an inner value where its readers read nothing else with it
-    and it is overwritten as a whole before the program ends, so that nothing can read it later."""
+    """Return the values of steps.
+
+    A value is inner if each operand that reads it reads no other value, and a later step overwrites
+    it completely before the program ends, so that no later reader exists.
+    """
     inner = [n_threads > 1 and makes_all(s.operands[0]) for s in steps]
     ranges = [[None if t is None else tensor_range(t) for t in s.operands] for s in steps]
     written = [[r[i] for i in (0, *s.writes)] for s, r in zip(steps, ranges, strict=True)]
@@ -71,7 +80,7 @@ def trace(steps: Sequence[Step], n_threads: int) -> Values:
     makers = list[list[int]]()
 
     def stays(before: set[int]) -> None:
-        """Keep these values where their tensors are."""
+        """Mark these values as not inner: they remain in their tensors."""
         for j in before:
             if j >= 0:
                 inner[j] = False
@@ -91,7 +100,7 @@ def trace(steps: Sequence[Step], n_threads: int) -> Values:
             before = set(maker[at])
             again = any(j >= 0 and steps[j].node is step.node for j in before)
             if k or again or not makes_all(step.operands[0]):
-                stays(before)  # some of it remains
+                stays(before)  # bytes of the old value remain
             maker[at] = [i] * (at.stop - at.start)
         makers.append(found)
     stays(set(maker))

@@ -1,4 +1,4 @@
-"""Steps frozen into a native program, in phases that all threads begin together."""
+"""Compiles steps to a native program for the executor, in phases separated by barriers."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from ggml_py.ops.traffic import count_bytes, flops
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
 
-SLICE_SECONDS = 0.05  # Python gets control (Ctrl-C) about this often, and has to find its caches
-OFTEN = 32  # runs after which there will be many more
+SLICE_SECONDS = 0.05  # native time between returns to Python (Ctrl-C), which cost cache misses
+OFTEN = 32  # runs after which the program is laid out with fewer barriers
 
 
 class CPUProgram:
-    """Steps with their parameter blocks and scratch; no Python between the nodes of a slice.
+    """Steps with their parameter blocks and scratch, run without Python between steps of a slice.
 
-    At first it waits for all threads after each step. What is run often is laid out once more,
-    which takes longer than it saves in a few runs (barriers.py, private.py).
+    At first, a barrier follows each kernel. After OFTEN runs, a second layout has fewer barriers
+    (barriers.py, private.py); computing it takes longer than it saves in a few runs.
 
-    n_barriers  where all threads wait for each other, in one run
+    n_barriers  barriers per run
     """
 
     def __init__(self, steps: Sequence[Step], executor: Executor, options: CompileOptions) -> None:
@@ -50,7 +50,7 @@ class CPUProgram:
         self._lay_out(False)
 
     def settle(self) -> None:
-        """Lay the program out now with as few barriers as possible."""
+        """Switch to the layout with fewer barriers now."""
         if self._runs < OFTEN:
             self._runs = OFTEN
             self._lay_out(self.executor.n_threads > 1)
@@ -75,7 +75,7 @@ class CPUProgram:
     def _link(
         self, addresses: dict[str, int], order: list[int], ends: set[int]
     ) -> npt.NDArray[np.int64]:
-        """Return the entries for the driver."""
+        """Return the driver's entries, int64 [n, ENTRY_WORDS], in `order`."""
         layout, first = self._layout, int(self._layout.blocks.ctypes.data)
         rows = []
         for i in order:
@@ -87,7 +87,7 @@ class CPUProgram:
         return np.array(rows, np.int64).reshape(-1, ENTRY_WORDS)
 
     def _cut(self, order: list[int], ends: set[int]) -> list[tuple[int, int]]:
-        """Return slices as (address, entries); all threads meet at the end of each."""
+        """Return slices as (address, number of entries); each slice ends with a barrier."""
         entries, base = self._layout.entries, int(self._entries.ctypes.data)
         bounds, seconds = [0], 0.0
         for n, i in enumerate(order):
@@ -99,13 +99,16 @@ class CPUProgram:
         return [(base + 8 * ENTRY_WORDS * a, b - a) for a, b in pairwise(bounds)]
 
     def barrier_seconds(self) -> float:
-        """Return the least seconds that one of its barriers takes."""
+        """Return the minimum seconds per barrier; 0 without barriers."""
         return self.executor.barrier_seconds() if self.n_barriers else 0.0
 
     def run(self) -> None:
-        """Run all steps. Raises OutOfRange where an index among the data of a step names no row,
-        and BoundsError where a kernel touched other memory than its step's, if that is checked
-        (bounds/)."""
+        """Run all steps of the program.
+
+        Raises:
+            OutOfRange: An index in a step's data is out of range.
+            BoundsError: A kernel accessed memory outside its step's, if bounds are checked.
+        """
         self._begin()
         if self.executor.times is not None:
             self.executor.times.append(self._run_timed())
@@ -116,7 +119,7 @@ class CPUProgram:
         self._end()
 
     def run_in_parts(self) -> Iterator[None]:
-        """`run`, with a pause after each slice, in which others may run."""
+        """Run like `run`, but yield after each slice, so that other programs can run."""
         self._begin()
         for start, count in self._slices:
             raise_noted()
@@ -128,7 +131,7 @@ class CPUProgram:
         self._runs += 1
         if self._runs == OFTEN and self.executor.n_threads > 1:
             self._lay_out(True)
-        self._faults[FOUND] = 0  # a run that did not end may have left one
+        self._faults[FOUND] = 0  # an interrupted run may have left a fault
         if self._bounds is not None:
             self._bounds.clear()
 
@@ -146,12 +149,12 @@ class CPUProgram:
         raise out_of_range(step.node, index, n, step.operands)
 
     def _find_step(self, row: int) -> Step:
-        """Return the step that a block is for."""
+        """Return the step of a parameter block."""
         rows = self._layout.rows
         return next(s for s, of_step in zip(self.steps, rows, strict=True) if row in of_step)
 
     def _run_timed(self) -> RecordedTimes:
-        """Run once; when each thread was at which step."""
+        """Run once and return the times of each step in each thread."""
         n = len(self._entries)
         ns = np.zeros((self.executor.n_threads, n + 1, 2), np.int64)
         if not n:
@@ -162,12 +165,12 @@ class CPUProgram:
 
 
 def list_kernels(steps: Sequence[Step]) -> list[Kernel]:
-    """Return each kernel of the steps once."""
+    """Return the kernels of the steps without duplicates."""
     return list({k.name: k for s in steps for k in (*s.kernel.prepare, s.kernel)}.values())
 
 
 def load(steps: Sequence[Step], options: CompileOptions) -> dict[str, int]:
-    """Load the steps' kernels and return their addresses, by name."""
+    """Load the steps' kernels and return their addresses by name."""
     return load_kernels(list_kernels(steps), options.progress)
 
 
@@ -176,10 +179,10 @@ def _bounds(layout: StepLayout, faults: npt.NDArray[np.int64]) -> AllowedExtents
 
 
 def estimate(node: Tensor) -> float:
-    """Return a guess of a node's seconds; only used to cut slices.
+    """Return an estimate of a node's seconds, used only to cut slices.
 
-    Where an op does not say what it computes, each element takes a row of the first source, unless
-    it only moves rows; what is written into memory of another tensor counts as that source.
+    If an op specifies no flops and no reads, an element counts as a row of the first source.
+    For a result in another tensor's memory, elements are limited to the first source's.
     """
     seconds, computed = count_bytes(node) / 3e10, flops(node)
     source = node.src[0] if node.src else None

@@ -1,4 +1,4 @@
-"""Ranges of memory, as (first address, end), and the pieces between all their edges."""
+"""Memory ranges as (first address, end), and their division into pieces at all edges."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ Range = tuple[int, int]
 
 
 def tensor_range(t: Tensor) -> Range:
-    """Return the range of the tensor's bytes, with the gaps between them."""
+    """Return the range from the tensor's first byte to its last, including gaps."""
     start = address(t)
     return start, start + t.nbytes
 
 
 class RangePieces:
-    """Memory cut at all edges of some ranges, so that each of them is whole pieces."""
+    """Memory divided at all edges of some ranges, so that each range is a sequence of pieces."""
 
     def __init__(self, ranges: Iterable[Range]) -> None:
         self.edges = sorted({edge for r in ranges for edge in r})
@@ -28,7 +28,7 @@ class RangePieces:
         return len(self.edges)
 
     def of(self, r: Range) -> slice:
-        """Return the pieces that a range touches: none where it touches none of those ranges."""
+        """Return the slice of pieces that a range touches; empty if it overlaps no given range."""
         found = self._found.get(r)
         if found is None:
             start, end = r

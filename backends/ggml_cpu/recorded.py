@@ -1,4 +1,4 @@
-"""Times of the steps of a run, kept as they came: to make a list of them would take time itself."""
+"""Step times of a run in raw form: converting them to a list during profiling takes time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from ggml_py.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class RecordedTimes:
-    """Times of a run: ns of each step as Executor.run gives them, the labels (node, kernel), and
-    the shift to times of `perf_counter_ns`.
+    """Times of a run.
 
-    A step takes from where thread 0 begins it to where that begins the next: with what it waits
-    for the others, where all meet.
+    ns      start and end of each step per thread, see Executor.run
+    labels  (node, kernel name) of each step
+    shift   ns to add to get times of `perf_counter_ns`
+
+    A step's time is the interval between thread 0's starts of this step and the next, so it
+    includes the wait at a barrier.
     """
 
     ns: NDArray[np.int64]

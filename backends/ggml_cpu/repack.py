@@ -1,4 +1,4 @@
-"""Repacking weights at load: rows to panels of LANES rows, in the order kernels read them."""
+"""Repacks weights at load into panels of LANES rows, in the order that kernels read them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ READERS = {"MUL_MAT", "MUL_MAT_ID", "GET_ROWS"}  # ops with kernels for repacked
 
 
 def repacked_size(weight: Tensor) -> int:
-    """Return bytes of the tensor in panels: its own, and of the rows that fill the last panels."""
+    """Return the bytes of the tensor in panels, including padding rows of the last panels."""
     k, m, n2, n3 = weight.ne
     return shape_of(weights()[weight.type.name]).matrix_bytes(k, m) * n2 * n3
 
 
 def can_repack(weight: Tensor, uses: Sequence[str]) -> bool:
-    """Return True if all ops that read the weight also read panels, and one of them gains by it."""
+    """Return True if all ops that use the weight support panels and any op is a matmul."""
     return (
         weight.type.name in REPACK
         and not weight.layout
@@ -53,22 +53,22 @@ def can_repack(weight: Tensor, uses: Sequence[str]) -> bool:
 
 
 def repack_kernels(types: Iterable[str]) -> list[Kernel]:
-    """Return the kernels that repack weights of these types."""
+    """Return the repacking kernels of the given types."""
     return [REPACK[name] for name in dict.fromkeys(types) if name in REPACK]
 
 
 def repacked_layout(weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
-    """Return the layout that `repack` would give it, and its bytes; None if it stays as it is."""
+    """Return the layout and bytes of the weight after `repack`; None if it is not repacked."""
     return (LAYOUT, repacked_size(weight)) if can_repack(weight, uses) else None
 
 
 def repacked_sizes(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> list[int]:
-    """Return bytes that `repack` will take, in turn."""
+    """Return the bytes of each weight that will be repacked, in order."""
     return [repacked_size(w) for w, uses in weights if can_repack(w, uses)]
 
 
 def load_repack_kernels(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None:
-    """Load the kernels that repack these weights; their products are compiled next."""
+    """Load the weights' repacking kernels; idle compilers start on their matmul kernels."""
     repacked = [(w.type.name, uses) for w, uses in weights if can_repack(w, uses)]
     kernels = repack_kernels(name for name, _ in repacked)
     if kernels:
@@ -76,7 +76,7 @@ def load_repack_kernels(weights: Sequence[tuple[Tensor, Sequence[str]]]) -> None
 
 
 def _product_kernels(repacked: Iterable[tuple[str, Sequence[str]]]) -> list[Kernel]:
-    """Return kernels for products of repacked weights, which take longest to compile."""
+    """Return the matmul kernels of repacked weights, which take longest to compile."""
     from ggml_cpu.kernels.matrix import mul_mat, mul_mat_id  # noqa: F401  (fill KERNELS)
     from ggml_cpu.kernels.matrix._ways import KERNELS, PANELS
 
@@ -85,7 +85,7 @@ def _product_kernels(repacked: Iterable[tuple[str, Sequence[str]]]) -> list[Kern
 
 
 def repack(weight: Tensor, uses: Sequence[str], executor: Executor, memory: SharedPages) -> None:
-    """Give the weight a buffer of its own in panels, if that pays and its readers allow it."""
+    """Move the weight to a new buffer in panel layout, if `can_repack`."""
     if not can_repack(weight, uses):
         return
     assert isinstance(weight.buffer, HostBuffer)

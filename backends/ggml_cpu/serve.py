@@ -1,4 +1,4 @@
-"""The compiling process: a job a line on stdin, an answer a line on stdout."""
+"""The compiling child process: one JSON job per line on stdin, one result per line on stdout."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from ggml_cpu.fingerprints import file_name
 from ggml_cpu.kernel import REGISTRY
 from ggml_py.errors import BackendError
 
-GARBAGE = 2_000_000  # objects this makes before it looks for garbage
+GARBAGE = 2_000_000  # new objects between two garbage collections
 
 
 def serve() -> None:
-    """Answer until stdin ends: with the object code, or with why there is none."""
+    """Compile the kernels requested on stdin until it ends; write object code or an error."""
     answers, sys.stdout = sys.stdout, sys.stderr
     jobs = _jobs()
-    # The thousand errors that Numba raises for itself as it types a kernel are not to be coloured:
-    # with colorama installed that is a twentieth of the work.
+    # Numba raises and catches about a thousand errors while it types a kernel. Do not color them:
+    # with colorama installed, that is a twentieth of the work.
     os.environ["NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING"] = "1"
     import_module("ggml_cpu.frontend")
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who asked; that ends us if it must
-    gc.disable()  # what compiling leaves behind is mostly kept; looking through it takes a fifth
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
+    gc.disable()  # most objects are permanent; collecting takes a fifth of the time
     for line in jobs:
         failure, code = _answer(**json.loads(line))
         text = binascii.b2a_base64(code, newline=False).decode()
@@ -43,8 +43,10 @@ def serve() -> None:
 
 
 def _jobs() -> Iterator[str]:
-    """Yield lines of stdin. If the asking process ends, even killed, this process ends, whatever it
-    compiles."""
+    """Yield the lines of stdin.
+
+    When stdin closes, because the parent ended or was killed, exit at once, even while compiling.
+    """
     lines: SimpleQueue[str] = SimpleQueue()
 
     def read() -> None:
@@ -70,7 +72,7 @@ def _answer(module: str, source: str, kernel: str, file: str) -> tuple[str, byte
 
 
 def _import(module: str, source: str) -> None:
-    """Import by name, or from the file where the name is not importable (test modules)."""
+    """Import a module by name, or from its file if that fails (test modules)."""
     if module in sys.modules:
         return
     try:

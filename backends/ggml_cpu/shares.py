@@ -1,7 +1,7 @@
-"""Shares of several workers that compile: kernels that share helpers go to the same worker.
+"""Distributes kernels to compiling workers: kernels with common helpers go to the same worker.
 
-Helpers that a factory has made twice of the same parts are one: what is typed for the first serves
-the second.
+Helpers that a factory created twice from equal parts count as one: the second reuses the types
+inferred for the first.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from types import FunctionType
 
 from ggml_cpu.kernel import Kernel
 
-Reached = dict[Hashable, int]  # sizes of functions, by their content
+Reached = dict[Hashable, int]  # bytes of bytecode, by function content
 
 
 class KernelShares:
-    """Kernels that wait for workers, which are numbers.
+    """Kernels that wait for workers; a worker is a number.
 
-    A worker gets the largest kernel, not counting what another worker has seen and it has not: the
-    large ones start first, so that none is left for the end. What nobody asked for yet comes last.
+    A worker gets the kernel with the largest bytecode, minus the helpers that another worker has
+    typed and this one has not. Large kernels start first, so that the last kernels are short.
+    Kernels requested in advance (`follow`) start after all others.
     """
 
     def __init__(self) -> None:
@@ -35,14 +36,14 @@ class KernelShares:
             self._asked |= {kernel: find_reached(kernel) for kernel in kernels}
 
     def follow(self, kernels: Iterable[Kernel]) -> None:
-        """Add kernels that are likely to be asked for next."""
+        """Add kernels that will probably be requested next."""
         with self._lock:
             running = self._working.values()
             new = (k for k in kernels if k not in self._asked and k not in running)
             self._next |= {kernel: find_reached(kernel) for kernel in new}
 
     def begin(self, worker: int) -> bool:
-        """Return True if this worker is to start: there is work, and it does none."""
+        """Return True if an idle worker must start because kernels are waiting, and register it."""
         with self._lock:
             idle = worker not in self._working
             if idle and len(self._asked) + len(self._next) > self._starting():
@@ -54,7 +55,7 @@ class KernelShares:
         return sum(kernel is None for kernel in self._working.values())
 
     def take(self, worker: int) -> Kernel | None:
-        """Return the next kernel for a worker that finished the one before; None: it ends."""
+        """Return the next kernel for a worker; None if it must end."""
         with self._lock:
             waiting = self._asked or self._next
             if not waiting:
@@ -66,14 +67,14 @@ class KernelShares:
             return chosen
 
     def clear(self) -> set[Kernel]:
-        """Drop all kernels that wait, and return those that are being compiled."""
+        """Drop all waiting kernels and return the kernels being compiled."""
         with self._lock:
             self._asked.clear()
             self._next.clear()
             return {kernel for kernel in self._working.values() if kernel is not None}
 
     def at_work(self) -> bool:
-        """Return True if a worker has not ended."""
+        """Return True if any worker is running."""
         with self._lock:
             return bool(self._working)
 
@@ -83,13 +84,13 @@ class KernelShares:
 
 
 def find_reached(kernel: Kernel) -> Reached:
-    """Return bytes of bytecode of the kernel's function, and of all that it calls."""
+    """Return the bytecode size of the kernel's function and of each function that it reaches."""
     found: Reached = {}
     seen: set[int] = set()
     wanted: list[object] = [kernel.function]
     while wanted:
         function = wanted.pop()
-        if type(function) is FunctionType and id(function) not in seen:  # isinstance wakes `v`
+        if type(function) is FunctionType and id(function) not in seen:  # isinstance loads `v`
             seen.add(id(function))
             found[content(function)] = len(function.__code__.co_code)
             names, known = function.__code__.co_names, function.__globals__
@@ -99,11 +100,11 @@ def find_reached(kernel: Kernel) -> Reached:
 
 
 def content(function: object) -> Hashable:
-    """Return equal values for functions of the same lines on the same parts, which do the same."""
+    """Return a key that is equal for functions with the same code, closure and defaults."""
     if type(function) is not FunctionType:
         return id(function)
     if function not in _CONTENTS:
-        _CONTENTS[function] = id(function), None  # to itself, it is not the same as others
+        _CONTENTS[function] = id(function), None  # for recursive functions: a unique key
         cells = (cell.cell_contents for cell in function.__closure__ or ())
         parts = tuple(map(_part, (*cells, *(function.__defaults__ or ()))))
         found = function.__module__, function.__code__, parts
@@ -113,7 +114,7 @@ def content(function: object) -> Hashable:
 
 def _part(x: object) -> Hashable:
     if type(x) in (bool, int, float, str, bytes, type(None)):
-        return type(x), repr(x)  # 1 == True, and 0.0 == -0.0
+        return type(x), repr(x)  # distinguishes 1 from True, 0.0 from -0.0
     return tuple(map(_part, x)) if type(x) is tuple else content(x)
 
 

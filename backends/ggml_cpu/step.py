@@ -1,4 +1,4 @@
-"""One kernel run for one node, and where its operands lie."""
+"""A step: one run of a kernel for a node, with its operands."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ggml_py.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One run of a kernel: its operands (dst, src0, src1, ...), and `op_params` and scratch shared
-    by all threads where they are not the node's own (a step that runs several nodes).
+    """One run of a kernel with its operands (dst, src0, src1, ...).
 
-    writes  numbers of the operands that it changes besides dst
-    unit    the last op params, which only the kernel itself reads, not those that prepare for it
-    ready   numbers of the operands that the step before has prepared for this one as well, as its
-            operands of the same numbers: their bytes may be another's by then
+    op_params, scratch  op params and shared scratch of a fused kernel, instead of the node's
+    writes  indices of written operands, except dst
+    unit    last bytes of the op params; the kernel reads them, but its `prepare` kernels do not
+    ready   indices of operands that the previous step has also prepared for this step, as its
+            operands of the same indices; the operands' memory may already be reused
     """
 
     kernel: Kernel

@@ -1,7 +1,7 @@
-"""The place of compiled kernels: `<cache>/cpu/<environment>/<kernel>-<fingerprint>.o`.
+"""The cache of compiled kernels: `<cache>/cpu/<environment>/<kernel>-<fingerprint>.o`.
 
-`LLAMA_PY_CACHE` puts the cache elsewhere. What cannot be kept there is kept in memory, for this
-process. A start that finds all kernels reads their files, and nothing else of the directory.
+`LLAMA_PY_CACHE` sets the cache directory. If code cannot be written there, it is stored in memory
+for this process. A start with all kernels cached reads only the kernels' files.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from ggml_py.machine.folder import Folder, cache_root
 
 log = logging.getLogger("llama_py")
 
-OBJECT = ".o"  # ends the names of files of kernels
-SET = ".kernels"  # ends the names of files with a set of kernels, one per line
-MARKER = "CACHEDIR.TAG"  # of a directory that is ours; backups leave such directories out
+OBJECT = ".o"  # extension of kernel files
+SET = ".kernels"  # extension of files with a set of kernels, one per line
+MARKER = "CACHEDIR.TAG"  # file that marks our directories; backup tools skip these
 MARK = "Signature: 8a477f597d28d172789f06886806bc55\n# llama-py kernels\n# "
 _TITLE = "llama-py object"
-_ELF = b"\x7fELF\x02\x01"  # of 64 bits, the lowest byte first
+_ELF = b"\x7fELF\x02\x01"  # ELF64, little-endian
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183, "powerpc64le": 21, "riscv64": 243}
 _ELF_HEADER = struct.Struct("<18xH20xQ10xHH2x")  # e_machine, e_shoff, e_shentsize, e_shnum
 
 
 def cache_path() -> Path | None:
-    """Return the directory with a directory for each environment; None where there is no home."""
+    """Return the parent of all environments' directories, or None without a home directory."""
     root = cache_root()
     return None if root is None else root / "cpu"
 
 
 def path() -> Path | None:
-    """Return this environment's directory, which need not exist."""
+    """Return this environment's directory, which may not exist yet."""
     root = cache_path()
     return None if root is None else root / environment()
 
 
 class Store:
-    """Object code by kernel: in this environment's directory, or in memory where that fails.
+    """Object code by kernel, in this environment's directory, or in memory if writing fails.
 
-    compiled  names of the kernels that this process had compiled
+    compiled  names of the kernels that were compiled for this process
     """
 
     def __init__(self) -> None:
         self.compiled: list[str] = []
         self._memory: dict[str, bytes] = {}
-        self._failed: set[Path | None] = set()  # directories in which nothing can be kept
+        self._failed: set[Path | None] = set()  # directories that cannot be written
         self._used: set[Path] = set()
         self._wrong: set[str] = set()
 
     def is_cold(self) -> bool:
-        """Return True if nothing was compiled for this environment before."""
+        """Return True if this environment has no cached kernels: its directory is missing."""
         found = path()
         return found is None or not found.is_dir()
 
     def read(self, kernels: Iterable[Kernel]) -> dict[Kernel, bytes]:
-        """Return the code of kernels that are there, not of damaged files or those of others."""
+        """Return the code of the cached kernels; skip damaged and foreign files."""
         wanted = {kernel: file_name(kernel) for kernel in kernels}
         found = {k: self._memory[file] for k, file in wanted.items() if file in self._memory}
         there = [k for k, file in wanted.items() if k not in found and file not in self._wrong]
@@ -75,7 +75,7 @@ class Store:
         return found
 
     def folder(self) -> Folder | None:
-        """Return the directory, marked as used; None where there is none that can be trusted."""
+        """Return the directory, with its use recorded; None if it is missing or not trusted."""
         at = path()
         if at is None:
             return None
@@ -89,13 +89,15 @@ class Store:
         if at not in self._used:
             self._used.add(at)
             folder.touch()
-            with suppress(OSError):  # the next start asks LLVM, then
+            with suppress(OSError):  # then the next start loads LLVM
                 host_cpu.keep()
         return folder
 
     def make(self) -> tuple[Folder | None, bool]:
-        """Return the directory, made if need be and marked as ours, and whether it was made now;
-        None where nothing can be kept."""
+        """Create the directory if needed, mark it as ours, and return it with True if it is new.
+
+        Returns (None, False) if it cannot be written.
+        """
         at = path()
         if at is None:
             self._tell(at, OSError(0, "no home directory"))
@@ -117,7 +119,7 @@ class Store:
         return folder, made
 
     def write(self, kernel: Kernel, code: bytes) -> None:
-        """Keep the code, in memory if need be."""
+        """Store a kernel's code, in memory if it cannot be written."""
         self.compiled.append(kernel.name)
         self._wrong.discard(file_name(kernel))
         folder, _ = self.make()
@@ -131,7 +133,7 @@ class Store:
         self._memory[file_name(kernel)] = code
 
     def has(self, kernels: Iterable[Kernel]) -> bool:
-        """Return True if all these have a file; it is not read."""
+        """Return True if each kernel has a file, without reading it."""
         with self.folder() or nullcontext() as folder:
             return folder is not None and all(
                 folder.modification_time(file_name(k)) for k in kernels
@@ -145,7 +147,7 @@ class Store:
                 folder.write(f"{key}{SET}", "".join(lines).encode())
 
     def noted(self, key: str) -> list[tuple[str, str]] | None:
-        """Return module and name of each kernel of a set; None if there is no such set."""
+        """Return module and name of each kernel of the set `key`; None if it does not exist."""
         with self.folder() or nullcontext() as folder:
             found = None if folder is None else folder.read(f"{key}{SET}")
         if found is None:
@@ -154,12 +156,12 @@ class Store:
         return [(module, name) for module, _, name in lines]
 
     def forget(self, kernel: Kernel) -> None:
-        """Mark the kernel for compiling again: its code is not the one it claims to be."""
+        """Discard the kernel's code, which does not load, so that it is compiled again."""
         self._memory.pop(file_name(kernel), None)
         self._wrong.add(file_name(kernel))
 
     def _tell(self, at: Path | None, error: OSError) -> None:
-        """Report an error once for a directory. Nothing is written there any more."""
+        """Log an error once per directory, and write there no more."""
         if at in self._failed:
             return
         self._failed.add(at)
@@ -176,7 +178,7 @@ STORE = Store()
 
 
 def _mkdir(at: Path) -> bool:
-    """Make a directory for its owner alone; whether there was none."""
+    """Create a directory with owner permissions only; return False if it exists."""
     try:
         at.mkdir(mode=0o700)
     except FileExistsError:
@@ -185,17 +187,17 @@ def _mkdir(at: Path) -> bool:
 
 
 def is_marked(folder: Folder) -> bool:
-    """Return True if a directory is one of ours, which may be removed."""
+    """Return True if the directory has our marker, so that it may be removed."""
     return (folder.read(MARKER) or b"").startswith(MARK.encode())
 
 
 def mark(folder: Folder) -> None:
-    """Say that it is ours, made for this environment, and was tidied."""
+    """Write the marker with this environment's description; its time is the last cleanup."""
     folder.write(MARKER, f"{MARK}{description()}\n".encode())
 
 
 def _header(kernel: Kernel, code: bytes) -> bytes:
-    """Return the text that the file has before the code: all that says which code it is."""
+    """Return the file's header, which identifies the kernel, the target and the code's digest."""
     lines = (
         _TITLE,
         kernel.name,
@@ -211,7 +213,7 @@ def _header(kernel: Kernel, code: bytes) -> bytes:
 
 
 def _code(kernel: Kernel, content: bytes | None) -> bytes | None:
-    """Return the object code in a file, if it is this kernel's."""
+    """Return the object code in a file if its header is this kernel's, else None."""
     header, end, code = (content or b"").partition(b"\n\n")
     if header + end != _header(kernel, code) or symbol_of(kernel.name).encode() not in code:
         return None
@@ -219,8 +221,10 @@ def _code(kernel: Kernel, content: bytes | None) -> bytes | None:
 
 
 def _is_native(code: bytes) -> bool:
-    """Return True if on Linux an object is for this kind of machine, and has the sections that it
-    says: LLVM ends the process, else."""
+    """Return True if the object has this machine's type and all its sections, checked on Linux.
+
+    LLVM would abort the process for other files.
+    """
     machine = _ELF_MACHINES.get(target.TRIPLE.partition("-")[0])
     if "linux" not in target.TRIPLE or machine is None:
         return True

@@ -1,4 +1,4 @@
-"""C functions that compiled kernels may call; the loaders (elf.py, mcjit.py) bind their names."""
+"""C functions that compiled kernels may call, bound by the loaders (elf.py, mcjit.py)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ctypes
 import sys
 from functools import cache
 
-# Scalar functions of the vocabulary: `v.expf(x)`, `v.powf(x, y)`.
+# Scalar functions of the SIMD API: `v.expf(x)`, `v.powf(x, y)`.
 LIBM_UNARY = (
     "expf",
     "exp2f",
@@ -29,7 +29,7 @@ LIBM_UNARY = (
 )
 LIBM_BINARY = ("powf", "atan2f", "fmodf", "hypotf")
 
-# What LLVM may call on its own: for lack of an instruction, or as a faster form of the above.
+# Functions that LLVM calls if an instruction is missing, or as faster variants of the above.
 _IMPLIED = (
     "sqrtf",
     "floorf",
@@ -63,7 +63,7 @@ _IMPLIED = (
     "memset",
     "memmove",
 )
-# The same, on some systems: of macOS, and on Windows in functions with more than a page of locals.
+# The same on some systems: macOS, and Windows (__chkstk, for functions with over a page of locals).
 _IMPLIED_SOMEWHERE = (
     "memset_pattern16",
     "bzero",
@@ -91,12 +91,12 @@ _LIBRARIES = {
 
 
 def symbol_of(kernel_name: str) -> str:
-    """The name under which an object file has a kernel's entry point."""
+    """Return the symbol of a kernel's entry point in its object file."""
     return f"ggml_cpu.{kernel_name}"
 
 
 def _library(name: str | None) -> ctypes.CDLL | None:
-    """A C library; None where it does not exist (musl has libm inside libc)."""
+    """Load a C library; return None if it does not exist (musl has libm inside libc)."""
     try:
         return ctypes.CDLL(name)
     except OSError:
@@ -105,7 +105,7 @@ def _library(name: str | None) -> ctypes.CDLL | None:
 
 @cache
 def externals() -> dict[str, int]:
-    """The addresses of the EXTERNALS; those this platform lacks are not there."""
+    """Return the addresses of all EXTERNALS that this platform has."""
     libraries = [_library(name) for name in _LIBRARIES.get(SYSTEM, (None,))]
     addresses = {}
     for name in sorted(EXTERNALS):

@@ -1,4 +1,4 @@
-"""The CPU backend's kernels by op, filled by the files of `kernels/` as they are imported."""
+"""The CPU backend's kernels by op; importing a file of `kernels/` adds its kernels."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ggml_py.backend.kernels import KernelTable, import_family
 
 @cache
 def table() -> KernelTable[Kernel]:
-    """Return every kernel. The families of the ops that are asked for are imported then, no others
-    (no Numba, see kernel.py)."""
+    """Return the table of all kernels. A look-up imports only the files for its op, and no Numba
+    (see kernel.py)."""
     return KernelTable("cpu", _declare)
 
 
@@ -23,6 +23,6 @@ def _declare(op: str) -> None:
 
 
 def every_kernel() -> list[Kernel]:
-    """Return kernels of all ops, and those that prepare for them."""
+    """Return all kernels, including `prepare` kernels."""
     table().ops()
     return list(REGISTRY.kernels.values())

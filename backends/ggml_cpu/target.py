@@ -1,8 +1,8 @@
-"""The CPU that kernels are compiled for: name, features, and the widths that follow from them.
+"""The target CPU of the kernels: its name, LLVM features, vector width and tile size.
 
-Planning (scratch sizes, panel layouts) needs it, so it imports neither Numba nor LLVM.
-`LLAMA_PY_CPU` chooses one of `targets.py` that this machine can also be. `NUMBA_CPU_NAME` and
-`NUMBA_CPU_FEATURES` (set both) choose any other, as they do for Numba.
+Planning (scratch sizes, panel layouts) uses this module, so it does not import Numba or LLVM.
+`LLAMA_PY_CPU` selects a target of `targets.py` that this machine supports. `NUMBA_CPU_NAME` and
+`NUMBA_CPU_FEATURES` (set both) select any other CPU, like in Numba.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ARM64: bool = TRIPLE.startswith(("aarch64", "arm64"))
 
 
 def host_features() -> dict[str, bool]:
-    """This machine's: LLVM's names, True for those that code may use."""
+    """Return this machine's features by LLVM name, True if code may use the feature."""
     found = dict(host_cpu().features)
     if ARM64:
         found |= dict.fromkeys(("neon", *host.arm_features()), True)
@@ -30,7 +30,7 @@ def host_features() -> dict[str, bool]:
 
 
 def _chosen() -> tuple[str, dict[str, bool]]:
-    """Name and features of the CPU to compile for."""
+    """Return name and features of the target CPU, from the environment variables or the host."""
     if name := os.environ.get("LLAMA_PY_CPU", ""):
         return _named(name)
     cpu = os.environ.get("NUMBA_CPU_NAME", "host") or "host"
@@ -43,7 +43,7 @@ def _chosen() -> tuple[str, dict[str, bool]]:
 
 
 def _named(name: str) -> tuple[str, dict[str, bool]]:
-    """One of NAMED; BackendError if this machine cannot be it."""
+    """Return CPU name and features of a target; BackendError if this machine lacks a feature."""
     found = host_features()
     possible = usable(found)
     if name in possible:
@@ -56,7 +56,7 @@ def _named(name: str) -> tuple[str, dict[str, bool]]:
 
 
 def usable(features: dict[str, bool]) -> list[str]:
-    """Those of NAMED that a CPU with these features can be."""
+    """Return the names in NAMED that a CPU with the given features supports."""
     return [
         name
         for name, known in NAMED.items()
@@ -70,30 +70,30 @@ CPU_NAME, FEATURES = _chosen()
 
 
 def has(*features: str) -> bool:
-    """Whether code may use all of these LLVM features."""
+    """Return True if the target has all the given LLVM features."""
     return all(FEATURES.get(name, False) for name in features)
 
 
 AVX512: bool = has("avx512f", "avx512bw", "avx512vl", "avx512dq")
 AVX2: bool = has("avx2", "fma", "f16c")
-# Byte products with sums in 32 bits; without, where there are bytes times bytes with sums of two.
+# VNNI: vpdpbusd, sums of four byte products in i32. PAIRS: pmaddubsw instead, sums of two in i16.
 VNNI: bool = has("avx512vnni") if AVX512 else AVX2 and has("avxvnni")
 PAIRS: bool = X86 and has("ssse3") and not VNNI
-AMX: bool = AVX512 and VNNI and has("avx512bf16", *AMX_FEATURES)  # products of whole tiles
+AMX: bool = AVX512 and VNNI and has("avx512bf16", *AMX_FEATURES)  # tile matmuls
 BF16: bool = has("avx512bf16") if AVX512 else ARM64 and has("bf16")
 NEON_DOT: bool = ARM64 and has("dotprod")
 NEON_MATRIX: bool = NEON_DOT and has("i8mm")
 NEON_BF16: bool = ARM64 and BF16
 FMA: bool = ARM64 or has("fma")
 HALF: bool = ARM64 or has("f16c") or AVX512
-ZEN4: bool = CPU_NAME == "znver4"  # for what was measured there; LLVM before 16 does not tell it
+ZEN4: bool = CPU_NAME == "znver4"  # enables tuning measured on Zen 4; LLVM before 16 lacks the name
 
-# f32 lanes of a native vector, and the tokens of a matrix-multiplication tile (accumulators that
-# fit the register file next to the operands: 32 zmm, 16 ymm, 32 NEON registers).
+# f32 lanes of a native vector, and tokens of a matmul tile. Its accumulators fit into the
+# register file together with the operands (32 zmm, 16 ymm, 32 NEON registers).
 LANES: int = 16 if AVX512 else 8 if AVX2 else 4
 TILE: int = 12 if AVX512 else 6 if AVX2 else 8
 
-# `dot4_biased` wants its first operand stored with this value XORed into every byte.
+# `dot4_biased` expects its first operand stored with this value XORed into every byte.
 I8_BIAS: int = 128 if VNNI else 0
 
 
@@ -101,13 +101,15 @@ CHECKED: bool = os.environ.get("LLAMA_PY_CHECK_BOUNDS", "") not in ("", "0")  # 
 
 
 def feature_string() -> str:
-    """The features as LLVM takes them: `+avx2,-avx512f,...`, sorted."""
+    """Return the features in LLVM's format, sorted: `+avx2,-avx512f,...`."""
     return ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(FEATURES.items()))
 
 
 def description() -> str:
-    """`znver4 (ssse3, avx2, avx512bw) as avx2, 256-bit vectors`: the machine, its features that
-    matter, and which CPU of `targets.py` it is used as."""
+    """Return the machine, its features in TELLING, and the target that kernels are compiled for.
+
+    Example: `znver4 (ssse3, avx2, avx512bw) as avx2, 256-bit vectors`.
+    """
     found = host_features()
     telling = ", ".join(name for name in TELLING if found.get(name, False))
     own = f"{host_cpu().name}{f' ({telling})' if telling else ''}"

@@ -1,6 +1,6 @@
-"""CPUs by name: what `LLAMA_PY_CPU` may say, each with the LLVM features that its kernels count on.
+"""Named target CPUs, the values of `LLAMA_PY_CPU`, with the LLVM features that kernels use.
 
-A later one of the same family is better where a CPU has both.
+If a CPU supports several targets, the last one in NAMED is the best.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class NamedTarget(NamedTuple):
-    """A kind of CPU: what LLVM calls one, and features that it has."""
+    """A target: its family (x86 or ARM), LLVM's CPU name, and the required features."""
 
     x86: bool
     cpu: str
@@ -26,7 +26,7 @@ _AVX2 = _SSE42 | _set("avx avx2 fma f16c bmi bmi2 lzcnt movbe")
 _AVX512 = _AVX2 | _set("avx512f avx512bw avx512cd avx512dq avx512vl")
 _VNNI = _AVX512 | _set("avx512vnni")
 _BF16 = _VNNI | _set("avx512bf16")
-AMX_FEATURES = _set("amx-tile amx-int8 amx-bf16")  # an operating system has to allow them
+AMX_FEATURES = _set("amx-tile amx-int8 amx-bf16")  # also need permission of the operating system
 _NEON = _set("neon")
 
 NAMED = {
@@ -44,7 +44,7 @@ NAMED = {
     "neon-bf16": NamedTarget(False, "generic", _NEON | _set("dotprod i8mm bf16")),
 }
 
-# Of the features, those by which CPUs differ in what kernels do with them.
+# Features that select different kernel code.
 TELLING = (
     "ssse3",
     "avx2",

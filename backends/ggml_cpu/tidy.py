@@ -1,4 +1,4 @@
-"""Clean-up of the cache by environment: it removes our files in marked directories."""
+"""Lists and removes environments in the kernel cache: our files in marked directories only."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from ggml_py.machine.folder import PARTIAL, Folder, size_limit
 log = logging.getLogger("llama_py")
 
 UNUSED_DAYS = 30
-SIZE = 1024  # MiB, where LLAMA_PY_CACHE_SIZE does not say it
+SIZE = 1024  # MiB, default of LLAMA_PY_CACHE_SIZE
 _DAY = 86400.0
-_STRAY = 3600.0  # seconds after which a file that was not finished never will be
+_STRAY = 3600.0  # seconds after which an unfinished file is abandoned
 
 
 @dataclass(frozen=True)
 class Environment:
-    """Kernels compiled for the same versions and CPU.
+    """A cache directory of kernels compiled for the same versions and CPU.
 
-    made_for  these, in words
+    made_for  description of versions and CPU
     size      bytes of its files
-    used      when it was used last, in seconds since 1970
-    present   whether it is what this process uses
+    used      time of the last use, in seconds since 1970
+    present   True if this process uses the environment
     """
 
     path: Path
@@ -44,7 +44,7 @@ class Environment:
 
 
 def environments() -> list[Environment]:
-    """Return environments in the cache, last used first; it reads nothing else there."""
+    """Return the environments in the cache, most recently used first; ignore other directories."""
     found = []
     for at in _directories():
         with suppress(OSError), Folder(at) as folder:
@@ -70,8 +70,10 @@ def _is_ours(name: str) -> bool:
 
 
 def remove(unwanted: Iterable[Environment]) -> list[Environment]:
-    """Remove environments, but for files that are not ours, and return the removed ones. Files that
-    a process compiles at this moment stay."""
+    """Remove our files in the environments and return the removed environments.
+
+    An environment is skipped while a process is compiling into it.
+    """
     return [e for e in unwanted if _remove(e.path)]
 
 
@@ -88,15 +90,17 @@ def _remove(at: Path) -> bool:
                 folder.remove(LOCK)
                 folder.remove(MARKER)  # last, so that a later run can remove the rest
         at.rmdir()
-    except OSError:  # something of somebody else is there, or another process did the same
+    except OSError:  # foreign files remain, or another process has removed it
         return not at.exists()
     return True
 
 
 def tidy(folder: Folder, made: bool) -> None:
-    """Remove, after compiling into a new directory, or else once a day, unfinished files,
-    environments unused for UNUSED_DAYS, and of the others, longest unused first, so many that the
-    cache keeps its size. The present one stays."""
+    """Clean up the cache, after compiling into a new directory and otherwise once per day.
+
+    Removes abandoned unfinished files and environments unused for UNUSED_DAYS. Then removes the
+    least recently used environments until the cache fits its limit. The current one is not removed.
+    """
     now = time.time()
     if not made and now - folder.modification_time(MARKER) < _DAY:
         return

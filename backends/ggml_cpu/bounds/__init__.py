@@ -1,10 +1,11 @@
-"""A sanitizer: with LLAMA_PY_CHECK_BOUNDS=1 every load and store of a kernel is checked against the
-memory of its step. Kernels are compiled once more for it (instrument.py), their object code is kept
-apart, and nothing else changes: without the variable there is no trace of it in any kernel.
+"""A sanitizer: LLAMA_PY_CHECK_BOUNDS=1 checks every load and store of a kernel.
 
-check.py       what a kernel calls before it touches memory
-instrument.py  puts the calls in
-extents.py     which memory a step may touch, and the error for what it touched besides
+Each access must be in the memory of the kernel's step. Checked kernels are compiled and cached
+separately; without the variable, kernels contain no checks.
+
+check.py       the check, called before each memory access
+instrument.py  inserts the calls into LLVM modules
+extents.py     memory that each step may access, and the error for other accesses
 """
 
 from __future__ import annotations

@@ -1,9 +1,16 @@
-"""What an instrumented kernel calls with every address before it loads or stores there.
+"""The bounds check that an instrumented kernel calls before each load and store.
 
-A program's record of faults (faults.py) has at word BOUNDS the address of this record, int64 words,
-or 0 where nothing is checked: how many accesses were refused, and of the first the parameter block,
-the kernel, the address, the bytes and whether it was a store; then where to look up what a block's
-kernels may touch, a row of (start, end, writable) for each block, and what they get instead.
+Word BOUNDS of a program's record of faults (faults.py) is the address of this record, int64 words,
+or 0 if bounds are not checked:
+
+| words                                  | content                                             |
+|----------------------------------------|-----------------------------------------------------|
+| FOUND                                  | number of refused accesses                          |
+| BLOCK, KERNEL, ADDRESS, NBYTES, WRITES | the first refused access; WRITES is 1 for a store   |
+| FIRST                                  | address of the first parameter block                |
+| EXTENTS, COLUMNS                       | table of allowed memory: a row of COLUMNS times     |
+|                                        | (start, end, writable) for each block               |
+| ZEROS, SINK                            | addresses that replace a refused load or store      |
 """
 
 from __future__ import annotations
@@ -16,17 +23,19 @@ from ggml_cpu.params import WORDS
 FOUND, BLOCK, KERNEL, ADDRESS, NBYTES, WRITES = 0, 1, 2, 3, 4, 5
 FIRST, EXTENTS, COLUMNS, ZEROS, SINK = 6, 7, 8, 9, 10
 RECORD_WORDS = 16
-SPARE_BYTES = 1024  # of zeros, and of the sink: the longest vector
+SPARE_BYTES = 1024  # bytes at ZEROS and at SINK: the size of the largest vector
 
-# What is known of a kernel's module, int64 words at `here`: its entry, how many tables of constants
-# it has, then (start, bytes) of each.
+# Description of a kernel's module, int64 words at `here`: address of its entry point, number of
+# constant tables, then (start, bytes) of each table.
 ENTRY, TABLES, FIRST_TABLE = 0, 1, 2
 
 
 @fn
 def permitted(p, here, address, nbytes, writes):
-    """The address, if a kernel that was given block p may touch the bytes there; if not, that is
-    noted, and the address is one of zeros, or for a store one that nobody reads."""
+    """Return `address` if a kernel with parameter block p may access its `nbytes` bytes.
+
+    Otherwise record the access and return the address ZEROS for a load, SINK for a store.
+    """
     faults = v.ld_i64(p + 8 * FAULT)
     if faults == 0 or nbytes == 0:
         return address

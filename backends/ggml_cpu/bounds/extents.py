@@ -1,11 +1,15 @@
-"""Memory that the steps of a program may touch, and the error for a step that touched other memory.
+"""Memory that each step of a program may access, and the error for other accesses.
 
-A step may read its operands, each from the first to the last byte (of a weight in panels, all of
-these), its parameter block, the constants of the kernel and the scratch; it may write its dst, the
-operands that it `writes`, the scratch and the record of faults. There is no padding: a vector that
-ends beyond the last element is wrong for a load as well. Tensors that lie next to each other are
-told apart; an address that was meant for one operand, but lies wholly in another of the step that
-may be touched likewise, is not.
+A step may read:
+
+- its operands, from the first to the last byte (all panels of a repacked weight)
+- its parameter block and the scratch
+- the kernel's constants
+
+It may write dst, the operands in `writes`, the scratch and the record of faults. There is no
+padding: even a vector load past the last element is an error. Adjacent tensors are distinguished.
+The check does not find an access for one operand that is completely inside another allowed operand
+of the same step.
 """
 
 from __future__ import annotations
@@ -38,12 +42,12 @@ from ggml_py.backend import aligned_bytes
 from ggml_py.errors import BoundsError
 from ggml_py.tensor import Tensor
 
-FAR = 1 << 20  # bytes from a tensor at which it is of no interest where in it that would be
+FAR = 1 << 20  # bytes: for accesses farther from any tensor, the message has no offset
 Words = npt.NDArray[np.int64]
 
 
 class Extent(NamedTuple):
-    """Bytes that a kernel may touch; the name is for messages."""
+    """A memory range that a kernel may access; the name is for messages."""
 
     name: str
     start: int
@@ -51,14 +55,16 @@ class Extent(NamedTuple):
     writable: bool
 
     def distance(self, start: int, end: int) -> tuple[bool, int]:
-        """Return a sort key: first the extents with byte `start`, then by the bytes between."""
+        """Return a sort key: extents that contain `start` first, then by distance in bytes."""
         has_first = self.start <= start < self.start + self.nbytes
         return not has_first, max(self.start - end, start - self.start - self.nbytes, 0)
 
 
 class AllowedExtents:
-    """Memory that kernels of some blocks may touch, a list for each, and the record of other
-    accesses. The blocks lead to it by `faults`, the record of that name (faults.py)."""
+    """The allowed extents of each parameter block, and the record of refused accesses.
+
+    Each block has the address of `faults` (faults.py), and `faults` has the address of the record.
+    """
 
     def __init__(self, blocks: Words, extents: Sequence[Sequence[Extent]], faults: Words) -> None:
         self._blocks, self._extents, self._faults = blocks, extents, faults
@@ -77,13 +83,16 @@ class AllowedExtents:
         blocks[:, FAULT] = _address(faults)
 
     def row(self) -> int | None:
-        """Return the number of the block with which a kernel touched forbidden memory, or None."""
+        """Return the index of the block of the first refused access, or None."""
         stride = self._blocks.strides[0]
         found = int(self._record[BLOCK]) - int(self._record[FIRST])
         return found // stride if self._record[FOUND] else None
 
     def error(self, node: Tensor, kernels: Mapping[str, int]) -> BoundsError:
-        """Return the error for the first such access and clear the record; kernels: addresses."""
+        """Return the error for the first refused access and clear the record.
+
+        kernels: addresses by name.
+        """
         row = self.row()
         assert row is not None
         count, kernel, start, nbytes, writes = (
@@ -105,7 +114,7 @@ class AllowedExtents:
         )
 
     def clear(self) -> None:
-        """Clear the record of a run that did not end."""
+        """Clear the record, in case an interrupted run left an entry."""
         self._record[FOUND] = 0
 
 
@@ -114,7 +123,7 @@ def _address(words: npt.NDArray[np.generic]) -> int:
 
 
 def of_layout(layout: StepLayout) -> list[list[Extent]]:
-    """Return the extents that each block of the layout may touch."""
+    """Return the allowed extents of each parameter block of the layout."""
     return [
         list(_extents(layout, i, layout.blocks[row]))
         for i, rows in enumerate(layout.rows)
@@ -140,5 +149,5 @@ def _extents(layout: StepLayout, i: int, block: Words) -> Iterator[Extent]:
 
 
 def size(t: Tensor) -> int:
-    """Return bytes of an operand; a weight in panels has a buffer of its own (repack.py)."""
+    """Return the bytes of an operand; a repacked weight fills a separate buffer (repack.py)."""
     return t.buffer.size if t.layout and t.buffer is not None else t.nbytes

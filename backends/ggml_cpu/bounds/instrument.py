@@ -1,7 +1,7 @@
-"""Calls of the check in LLVM modules: every address that becomes a pointer goes through it.
+"""Inserts bounds checks into LLVM modules, for every pointer made from an address.
 
-All memory but a function's own variables is reached by addresses, `inttoptr` in LLVM; so this is
-the one place that has to know of loads and stores, however the vocabulary makes them.
+Kernels access all memory except local variables by int64 addresses, so each access uses an
+`inttoptr`. Therefore only this file handles the load and store instructions of the SIMD API.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from ggml_py.errors import BackendError
 
 CHECK, HERE = "bounds.check", "bounds.here"
 I64 = ir.IntType(64)
-# A declaration that LLVM believes: what it can tell is the same call is made once.
+# Let LLVM merge calls with equal arguments, although the check writes its record.
 PURE = ("readnone", "nounwind")
 
-# Which operand is the pointer, and whether it is written to; of intrinsics, after the function, the
-# mask, too.
+# Index of the pointer operand, and 1 for a write. Masked intrinsics also have the mask's index.
 ACCESSES = {
     "load": (0, 0),
     "store": (1, 1),
@@ -29,13 +28,13 @@ ACCESSES = {
     "atomicrmw": (0, 1),
 }
 MASKED = {"load": (1, 0, 3), "store": (2, 1, 4), "gather": (1, 0, 3), "scatter": (2, 1, 4)}
-CODE = "an address"  # of a function
+CODE = "an address"  # callee of an indirect call
 
 _RULE = "bounds checks support only the instructions in bounds/instrument.py"
 
 
 def instrument(module: ir.Module) -> None:
-    """Put them in. Raises BackendError where a pointer made of an address is used otherwise."""
+    """Insert the checks; BackendError if an unknown instruction uses a pointer from an address."""
     for block in [block for function in module.functions for block in function.blocks]:
         for instruction in list(block.instructions):
             operands = list(instruction.operands)
@@ -54,7 +53,7 @@ def instrument(module: ir.Module) -> None:
 
 
 def _is_address(pointer: ir.Value) -> bool:
-    """Whether a pointer is made of an address; else it is that of a variable."""
+    """Return True if a pointer is an `inttoptr` of an address, not a local variable."""
     return isinstance(pointer, ir.CastInstr) and pointer.opname == "inttoptr"
 
 
@@ -65,12 +64,12 @@ def _called(instruction: ir.Instruction) -> str:
 
 
 def _is_harmless(instruction: ir.Instruction) -> bool:
-    """Whether it touches no memory at an address: a hint, or the call of a kernel."""
+    """Return True if it accesses no memory at the address: a prefetch or a call of a kernel."""
     return _called(instruction).startswith(("llvm.prefetch", CODE))
 
 
 def _access(instruction: ir.Instruction) -> tuple[int, int, int | None]:
-    """Numbers of the operand that points to memory, 1 if that is written, and of the mask."""
+    """Return the index of the pointer operand, 1 if it is written, and the mask's index or None."""
     name = _called(instruction)
     if name.startswith("llvm.masked."):
         return MASKED[name.split(".")[2]]
@@ -86,7 +85,7 @@ def _nbytes(kind: ir.Type) -> int:
 def _checked(
     builder: ir.IRBuilder, pointer: ir.Value, touched: ir.Type, writes: int, mask: ir.Value | None
 ) -> ir.Value:
-    """The pointer, or the pointers, that the check allows."""
+    """Emit the check of a pointer, or of each lane's pointer, and return the allowed pointer."""
     address, nbytes = pointer.operands[0], _nbytes(touched)
     assert nbytes <= SPARE_BYTES
     kind = ir.FunctionType(I64, [I64] * 3)
@@ -109,7 +108,7 @@ def _checked(
 
 
 def _before_last(builder: ir.IRBuilder, mask: ir.Value, touched: ir.VectorType) -> ir.Value:
-    """Bytes from the first lane to the last one that a mask has."""
+    """Emit the number of bytes from lane 0 to the last lane in the mask."""
     bits = builder.bitcast(mask, ir.IntType(touched.count))
     zeros = builder.ctlz(bits, ir.IntType(1)(0))
     resized = builder.zext if touched.count <= 64 else builder.trunc
@@ -118,8 +117,10 @@ def _before_last(builder: ir.IRBuilder, mask: ir.Value, touched: ir.VectorType) 
 
 
 def complete(module: llvm.ModuleRef, entry: str, check: bytes) -> llvm.ModuleRef:
-    """An optimised kernel with the check (bitcode), which gets as well the parameter block and what
-    is known of the module."""
+    """Link the check (bitcode) into an optimized kernel.
+
+    Its calls get two more arguments: the parameter block and the description of the module.
+    """
     block = next(iter(module.get_function(entry).arguments)).name
     sizes = llvm.create_target_data(module.data_layout)
     tables = [g for g in module.global_variables if not g.is_declaration]
