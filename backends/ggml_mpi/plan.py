@@ -1,4 +1,4 @@
-"""A plan over ranks: each rank stores its orders, so a run is one message to each rank."""
+"""A plan over ranks: each rank stores its commands, so a run is one message per rank."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ Step = Callable[[], None]
 
 
 class RankPlan(Plan):
-    """Plan whose ranks each run their part in order, and wait for others only if bytes pass
-    between the ranks. Ctrl-C waits for the end of a run, since other ranks wait for rank 0.
+    """Plan over several ranks; each rank runs its part in order.
+
+    Ranks synchronize only to transfer data. Ctrl-C takes effect after the run, since other ranks
+    wait for rank 0.
     """
 
     def __init__(self, world: World, graph: Graph, splits: list[Split]) -> None:
@@ -43,7 +45,7 @@ class RankPlan(Plan):
             end.atexit = False
 
     def run(self) -> None:
-        if self.times is not None:  # splits run and end one after the other
+        if self.times is not None:  # splits run sequentially
             super().run()
             return
         with self.world.atomic():
@@ -82,7 +84,8 @@ def _tensors_bytes(tensors: Sequence[Tensor]) -> bytes:
 class _Parts:
     """The parts of a plan by rank.
 
-    orders  by rank; given: the tensors whose bytes are sent to the rank with each run
+    orders  commands by rank
+    given   tensors by rank; each run's message contains their bytes
     here    steps of this rank, each with True if another rank takes part
     """
 
@@ -146,7 +149,7 @@ class _Parts:
             self._pass(source, from_, copy, to)
 
     def _pass(self, source: Tensor, from_: int, copy: Tensor, to: int) -> None:
-        """Copy from rank to rank, while both run."""
+        """Add the transfer of a tensor between two ranks during the run."""
         size, world = source.nbytes, self.world
         if from_:
             self._add_order(
@@ -165,7 +168,7 @@ class _Parts:
 
 
 def give(world: World, to: int, source: Tensor) -> None:
-    """Send a tensor of this rank."""
+    """Send a tensor from this rank to rank `to`."""
     world.send(to, tensor_bytes(source))
 
 

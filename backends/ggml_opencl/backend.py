@@ -1,4 +1,4 @@
-"""OpenCL devices: opencl0, opencl1, ... in the platforms' order."""
+"""OpenCL devices opencl0, opencl1, ..., in the order of the platforms."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ NO_DEVICE = "no OpenCL device found; install the driver of your GPU, or one that
 
 
 class OpenCLDevice:
-    """An OpenCL device with its context, an in-order queue for programs, and a queue for data that
-    is sent at the same time."""
+    """An OpenCL device with its context and two queues.
+
+    `queue` runs programs in order; `arrivals` transfers data at the same time.
+    """
 
     alignment = ALIGNMENT
 
@@ -60,13 +62,13 @@ class OpenCLDevice:
         return other
 
     def memory(self) -> tuple[int, int]:
-        """Return available and total memory; only shared memory has the two differ."""
+        """Return available and total memory; these differ only for memory shared with the host."""
         if not self.queue.device.host_unified_memory:
             return self._total, self._total
         return min(host.memory()[0], self._total), self._total
 
     def max_buffer_size(self, total: int | None = None) -> int:
-        """Return the driver's limit of one buffer, or the same part of another total."""
+        """Return the driver's maximum buffer size, scaled to `total` memory if given."""
         most, own = int(self.queue.device.max_mem_alloc_size), self._total
         return most if total is None else max(total * most // own, total // 4)
 
@@ -74,7 +76,7 @@ class OpenCLDevice:
         return OpenCLBuffer(self.queue, size, self.builder.faults)
 
     def wrap(self, data: Bytes) -> Buffer | None:
-        """Return None: weights are uploaded, once."""
+        """Return None: weights are uploaded once."""
         return None
 
     def why_not(self, node: Tensor) -> str:
@@ -122,19 +124,21 @@ class OpenCLDevice:
             program.enqueue()
             done = cl.enqueue_marker(self.queue)
             self.queue.flush()
-        # send events keep their bytes alive, and block when they are released
+        # send events keep their data alive, and releasing them blocks
         self._in_flight = [pair for pair in self._in_flight if not _is_over(pair[0])]
         self._in_flight.append((done, self._sent))
         self._sent = []
         return done
 
     def profiling(self) -> AbstractContextManager[list[KernelTime]]:
-        """Collect times of the kernels in the `with` block, from the device's events. Programs then
-        run one after the other, on a queue with profiling."""
+        """Collect kernel times in the `with` block, from the device's events.
+
+        Programs then run sequentially, on a queue with profiling enabled.
+        """
         return self.builder.profiler.times()
 
     def set_threads(self, n: int) -> None:
-        """Ignore the number: the OpenCL runtime chooses its threads."""
+        """Ignore `n`: the OpenCL runtime chooses its threads."""
 
 
 def _is_over(event: cl.Event) -> bool:
@@ -142,12 +146,12 @@ def _is_over(event: cl.Event) -> bool:
 
 
 def absent(name: str) -> AbsentDevice:
-    """Return the placeholder of a missing device: it has the kernels, and needs no OpenCL."""
+    """Return a placeholder of a missing device, with all kernels, that needs no OpenCL."""
     return AbsentDevice(name)
 
 
 def devices() -> list[OpenCLDevice]:
-    """Return all OpenCL devices; BackendError without pyopencl or any device. Entry point."""
+    """Return all OpenCL devices (entry point); BackendError without pyopencl or devices."""
     try:
         import pyopencl as cl
     except ImportError as e:

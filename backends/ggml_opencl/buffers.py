@@ -38,8 +38,10 @@ def opened_here() -> None:
 
 @contextmanager
 def failing(what: str) -> Iterator[None]:
-    """Raise BackendError for OpenCL errors in the block, and in a process forked from the process
-    that opened the devices."""
+    """Raise BackendError for OpenCL errors in the block.
+
+    A process forked after the devices were opened always gets the error.
+    """
     import pyopencl as cl
 
     if _opened_by and _opened_by[0] != os.getpid():
@@ -55,8 +57,10 @@ def failing(what: str) -> Iterator[None]:
 
 
 class OpenCLBuffer:
-    """Zeroed memory of one device; reads and writes wait for work queued before, and reads
-    raise OutOfRange for an index that was found there.
+    """Zero-initialized memory of one device.
+
+    Reads and writes wait for earlier work in the queue. Reads raise OutOfRange if a kernel found an
+    index out of range.
     """
 
     is_host = False

@@ -1,4 +1,4 @@
-"""Kernel objects and their arguments, without pyopencl's repeated work for each of them."""
+"""Caches pyopencl's work for kernel objects and their arguments."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ MAKER = "generate_enqueue_and_set_args"
 
 
 def remember() -> None:
-    """Make pyopencl create the functions of a kernel object once per signature. By default, it
-    reads them from a database and compiles them per object, at ten times the cost of the rest.
+    """Make pyopencl create the Python functions of kernel objects once per signature.
+
+    By default, it reads them from a database and compiles them for each kernel object, at ten times
+    the cost of the rest.
     """
     from pyopencl import invoker
 
@@ -24,8 +26,10 @@ def remember() -> None:
 
 
 def remembering(make: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the maker, keeping its results for arguments without types. The devices, its last
-    argument, are only used for warnings."""
+    """Return `make` with a cache of its results for arguments without types.
+
+    The cache ignores its last argument, the devices, since they are used only for warnings.
+    """
     made: dict[tuple[Any, ...], Any] = {}
 
     @wraps(make)
@@ -40,8 +44,10 @@ def remembering(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def set_arguments(kernel: cl.Kernel, arguments: Sequence[Any]) -> None:
-    """Set buffers as buffers; for bytes and numbers, `Kernel.set_arg` would first try four other
-    types by exceptions."""
+    """Set a kernel's arguments without the type search of `Kernel.set_arg`.
+
+    For bytes and numbers, that would first try four other types, with an exception for each.
+    """
     import pyopencl as cl
 
     set_bytes = getattr(kernel, "_set_arg_buf", kernel.set_arg)

@@ -1,12 +1,12 @@
-"""The SIMD vocabulary that kernels are written in. Importing it imports Numba.
+"""The SIMD API for kernels. Importing it imports Numba.
 
-Vectors are ordinary Numba values with Python's operators; memory is int64 addresses. Names without
-a count are of native width (`LANES` f32 lanes), names with one are exact: `f32x16_load`. The same
-source serves AVX512, AVX2, NEON and any other CPU; only half.py, dot.py, dot_bf16.py and special.py
-ask for features.
+Vectors are Numba values with Python's operators; addresses are int64. Names without a lane count
+use the native width (`LANES` f32 lanes), names with one have that width: `f32x16_load`. The same
+kernel source runs on AVX-512, AVX2, NEON and other CPUs. Only amx.py, atomic.py, half.py, dot.py,
+dot_bf16.py, math.py, memory.py and special.py depend on CPU features.
 """
 
-# ruff: noqa: F401  (the names below are the vocabulary)
+# ruff: noqa: F401  (the names below are the API)
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""AMX: eight registers of up to 16 rows of up to 64 bytes, and products of two of them.
+"""Intel AMX: eight tile registers of up to 16 rows x 64 bytes, and tile matmuls (TDP*).
 
-Registers are named by their numbers, which are literals, and so are the rows and words (of 32 bits)
-that a register was configured to have. What the numbers stand for is decided in blocks/amx.py.
+Register numbers are literals, like the configured rows and 32-bit words per row of a register.
+blocks/amx.py assigns the registers.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def _instruction(builder: ir.IRBuilder, name: str, registers: list[int], *rest: 
 
 
 def _numbers(*kinds: types.Type) -> list[int] | None:
-    """The values of literals; None if any is none."""
+    """Return the values of literal types, or None if any type is not a literal."""
     found = [kind.literal_value for kind in kinds if isinstance(kind, types.IntegerLiteral)]
     return found if len(found) == len(kinds) else None
 
 
 @intrinsic
 def amx_configure(typing, address):
-    """Give the registers the shapes that the 64 bytes at `address` say."""
+    """Load the tile configuration (rows and row bytes) from 64 bytes at `address` (LDTILECFG)."""
 
     def emit(context, builder, sig, args):
         shapes = cgutils.alloca_once(builder, SHAPES)
@@ -43,7 +43,7 @@ def amx_configure(typing, address):
 
 @intrinsic
 def amx_release(typing):
-    """Done with the registers: what they have need not be kept."""
+    """Release the tile registers and discard their contents (TILERELEASE)."""
 
     def emit(context, builder, sig, args):
         _instruction(builder, "tilerelease", [])
@@ -81,15 +81,19 @@ def _product(name: str) -> Function:
     return product
 
 
-# c[m][n] += sum over k and j < 2 of a[m][2k + j] * b[k][2n + j], bf16 into f32. Subnormals are 0.
+# TDPBF16PS: c[m][n] += sum over k and j < 2 of a[m][2k + j] * b[k][2n + j], bf16 into f32.
+# Subnormals count as 0.
 amx_dot_bf16 = _product("tdpbf16ps")
-# The same with four products, of signed bytes into i32.
+# TDPBSSD: c[m][n] += sum over k and j < 4 of a[m][4k + j] * b[k][4n + j], signed bytes into i32.
 amx_dot_bytes = _product("tdpbssd")
 
 
 def _move(name: str) -> Function:
-    """Between a register and memory. Where bounds are checked, by way of a variable: each row is
-    touched as vectors touch memory."""
+    """Return a load or store of a tile register.
+
+    If bounds are checked, rows are copied as vectors through a local variable, so that each row's
+    access is checked.
+    """
     loads = name != "tilestored64"
 
     @intrinsic(prefer_literal=True)
@@ -127,6 +131,6 @@ def _move(name: str) -> Function:
     return move
 
 
-# amx_load(register, address, stride, rows, words): rows lie `stride` bytes apart.
+# amx_load(register, address, stride, rows, words): `stride` is in bytes per row.
 amx_load, amx_store = _move("tileloadd64"), _move("tilestored64")
-amx_stream = _move("tileloaddt164")  # a load that leaves in the L1 cache what is there
+amx_stream = _move("tileloaddt164")  # a load that does not evict data from the L1 cache

@@ -1,4 +1,4 @@
-"""What threads share work with: atomic int64 words, waiting, the clock, calls by address."""
+"""Thread primitives: atomic int64 words, spin and sleep, the clock, and calls by address."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .vec import I32, I64, call, intrinsic, pointer
 
 @intrinsic
 def atomic_add(typing, addr, x):
-    """Add to the int64 at `addr`; returns what was there before."""
+    """Add `x` to the int64 at `addr` and return the old value (seq_cst)."""
 
     def emit(context, builder, sig, args):
         return builder.atomic_rmw("add", pointer(builder, args[0], I64), args[1], "seq_cst")
@@ -25,7 +25,7 @@ def atomic_add(typing, addr, x):
 
 @intrinsic
 def atomic_load(typing, addr):
-    """The int64 at `addr`; what its writer wrote before is visible afterwards."""
+    """Return the int64 at `addr`, with acquire order."""
 
     def emit(context, builder, sig, args):
         return builder.load_atomic(pointer(builder, args[0], I64), "acquire", 8)
@@ -35,7 +35,7 @@ def atomic_load(typing, addr):
 
 @intrinsic
 def atomic_store(typing, addr, x):
-    """Set the int64 at `addr`, after everything written before."""
+    """Store `x` to the int64 at `addr`, with release order."""
 
     def emit(context, builder, sig, args):
         builder.store_atomic(args[1], pointer(builder, args[0], I64), "release", 8)
@@ -46,7 +46,7 @@ def atomic_store(typing, addr, x):
 
 @intrinsic
 def pause(typing):
-    """Tell the core that this is a waiting loop."""
+    """Emit a spin-wait hint: `pause` on x86, `yield` on ARM64."""
 
     def emit(context, builder, sig, args):
         if X86:
@@ -60,7 +60,7 @@ def pause(typing):
 
 @intrinsic
 def sched_yield(typing):
-    """Let another thread have the core."""
+    """Yield the core to another thread (sched_yield, SwitchToThread)."""
 
     def emit(context, builder, sig, args):
         call(builder, "sched_yield", I32, [])
@@ -80,8 +80,10 @@ def _futex(builder: ir.IRBuilder, *args: ir.Value) -> None:
 
 @intrinsic
 def sleep_while(typing, addr, value, timeout):
-    """Let another thread have the core, until `wake` is called for this address, unless the word is
-    another already; at most for the two words (seconds, ns) at timeout. Returns at once sometimes.
+    """Sleep while the word at `addr` equals `value`, until `wake` or the timeout (FUTEX_WAIT).
+
+    `timeout` is the address of two int64 (seconds, ns). The call may return early; without futex,
+    it is a `sched_yield`. Linux compares only the low 32 bits.
     """
 
     def emit(context, builder, sig, args):
@@ -96,7 +98,7 @@ def sleep_while(typing, addr, value, timeout):
 
 @intrinsic
 def wake(typing, addr):
-    """Whoever sleeps for this address goes on."""
+    """Wake all threads that sleep on this address (FUTEX_WAKE)."""
 
     def emit(context, builder, sig, args):
         if FUTEX is not None:
@@ -108,10 +110,10 @@ def wake(typing, addr):
 
 @intrinsic
 def nanoseconds(typing):
-    """The system clock, in ns."""
+    """Return the system clock in ns since 1970."""
 
     def emit(context, builder, sig, args):
-        # zeroed, as the second is of 32 bits where `long` is
+        # zeroed, since tv_nsec has only 32 bits on systems with a 32-bit `long`
         seconds = cgutils.alloca_once(builder, ir.ArrayType(I64, 2), zfill=True)
         call(builder, "timespec_get", I32, [seconds, I32(1)])
         whole, part = (builder.load(builder.gep(seconds, [I32(0), I32(i)])) for i in (0, 1))
@@ -122,7 +124,7 @@ def nanoseconds(typing):
 
 @intrinsic
 def call_kernel(typing, function, p, ith, nth):
-    """Run the kernel at address `function`."""
+    """Call the kernel at address `function` with (p, ith, nth)."""
 
     def emit(context, builder, sig, args):
         kind = ir.FunctionType(ir.VoidType(), [I64] * 3)

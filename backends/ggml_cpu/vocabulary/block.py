@@ -1,7 +1,7 @@
-"""Accessors of the parameter block (layout: ggml_cpu/params.py), and the split of work.
+"""Accessors of the parameter block (layout: ggml_cpu/params.py), and work split over threads.
 
-The block does not change while a kernel runs, so its loads are marked invariant: LLVM may move
-them out of loops and merge repeated ones.
+The block does not change while a kernel runs, so its loads are marked invariant: LLVM may hoist
+and merge the loads.
 """
 
 from __future__ import annotations
@@ -45,60 +45,60 @@ _half_word = _constant_load(I32)
 
 @inlined
 def data(p, k):
-    """Address of tensor k: 0 is dst, 1.. are src[0].. . 0 where the source is missing."""
+    """Return the address of tensor k (0 dst, 1.. src[0]..); 0 if the source is missing."""
     return _word(p + 8 * (TENSORS + TENSOR_WORDS * k))
 
 
 @inlined
 def ne(p, k, i):
-    """Elements of tensor k along dimension i."""
+    """Return the number of elements of tensor k in dimension i."""
     return _word(p + 8 * (TENSORS + TENSOR_WORDS * k + NE + i))
 
 
 @inlined
 def nb(p, k, i):
-    """Stride in bytes of tensor k along dimension i."""
+    """Return the stride in bytes of tensor k in dimension i."""
     return _word(p + 8 * (TENSORS + TENSOR_WORDS * k + NB + i))
 
 
 @inlined
 def op_i32(p, i):
-    """32-bit word i of the node's op params, as an integer."""
+    """Return 32-bit word i of the node's op params as an integer."""
     return _half_word(p + 8 * OP_PARAMS + 4 * i)
 
 
 @inlined
 def op_f32(p, i):
-    """32-bit word i of the node's op params, as a float32."""
+    """Return 32-bit word i of the node's op params as a float32."""
     return f32_of_bits(_half_word(p + 8 * OP_PARAMS + 4 * i))
 
 
 @inlined
 def extra(p, i):
-    """Integer i of what the kernel's `extra=` returned."""
+    """Return integer i of the result of the kernel's `extra=` function."""
     return _word(p + 8 * (EXTRA + i))
 
 
 @inlined
 def shared(p):
-    """Address of the node's scratch, common to all threads."""
+    """Return the address of the scratch shared by all threads."""
     return _word(p + 8 * SHARED)
 
 
 @inlined
 def local(p, ith):
-    """Address of thread ith's own scratch."""
+    """Return the address of thread ith's local scratch."""
     return _word(p + 8 * LOCAL) + ith * _word(p + 8 * LOCAL_BYTES)
 
 
 @inlined
 def split(n, ith, nth):
-    """(start, stop): thread ith's contiguous part of range(n)."""
+    """Return (start, stop), thread ith's contiguous part of range(n)."""
     return n * ith // nth, n * (ith + 1) // nth
 
 
 @inlined
 def split_by(n, step, ith, nth):
-    """As `split`, with starts at multiples of `step`."""
+    """Return (start, stop) like `split`, with starts at multiples of `step`."""
     units = (n + step - 1) // step
     return min(n, units * ith // nth * step), min(n, units * (ith + 1) // nth * step)

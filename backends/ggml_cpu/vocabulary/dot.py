@@ -1,7 +1,7 @@
-"""Integer dot products, which LLVM cannot express portably.
+"""Integer dot products; LLVM has no portable operation for this.
 
-Each has a form for the CPU features at hand and a plain one; results agree exactly within the
-ranges stated.
+Each has a variant for the target's dot instruction and a portable variant; both give equal results
+within the stated ranges.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from .lanes import WORDS, even, odd, shuffle
 from .vec import I32, Vec, call, chunked, constant, inlined, intrinsic, permute
 
 as_i8, as_i32 = WORDS["as_i8"], WORDS["as_i32"]
-Emit = Callable[..., ir.Value]  # emit(builder, *operands), of one native width
+Emit = Callable[..., ir.Value]  # emit(builder, *operands) for one native vector
 I8, I16 = ir.IntType(8), ir.IntType(16)
 
 
 def _dot_takes_bytes() -> bool:
-    """Whether this LLVM declares vpdpbusd on byte vectors (newer) or on dwords (older)."""
+    """Return True if LLVM declares vpdpbusd on byte vectors (newer), False for dwords (older)."""
     text = """
         declare <4 x i32> @llvm.x86.avx512.vpdpbusd.128(<4 x i32>, <16 x i8>, <16 x i8>)
         define <4 x i32> @dot(<4 x i32> %a, <16 x i8> %x) {
@@ -55,7 +55,7 @@ def _vnni(name: str) -> Emit:
 
 
 def _pair_sums(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
-    """i32 sums of neighbouring i16 products (pmaddwd)."""
+    """Emit i32 sums of adjacent i16 products (pmaddwd)."""
     n = x.type.count // 2
     result = ir.VectorType(I32, n)
     name = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}.get(n)
@@ -68,7 +68,7 @@ def _pair_sums(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
 
 
 def _byte_pairs(builder: ir.IRBuilder, u: ir.Value, s: ir.Value) -> ir.Value:
-    """i16 sums of neighbouring products of bytes, unsigned by signed (pmaddubsw)."""
+    """Emit i16 sums of adjacent byte products, unsigned x signed (pmaddubsw)."""
     n = u.type.count
     name = {16: "ssse3.pmadd.ub.sw.128", 32: "avx2.pmadd.ub.sw", 64: "avx512.pmaddubs.w.512"}[n]
     return call(builder, f"llvm.x86.{name}", ir.VectorType(I16, n // 2), [u, s])
@@ -84,7 +84,7 @@ def _sdot(builder: ir.IRBuilder, acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.
 
 
 def _plain_pairs(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, signed: bool) -> ir.Value:
-    """Products of bytes inside i16 lanes, the two of a lane added; y is signed."""
+    """Emit the sum of the two byte products of each i16 lane; y is signed, x if `signed`."""
     half = ir.VectorType(I16, x.type.count // 2)
     x, y = builder.bitcast(x, half), builder.bitcast(y, half)
     eight = constant(half, 8)
@@ -102,7 +102,7 @@ def _plain_pairs(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, signed: bool) 
 
 
 def _plain_dot4(signed: bool) -> Emit:
-    """Pairs of products, then pairs of those inside i32 lanes."""
+    """Return a portable emitter: sums of two products in i16, then sums of two in i32 lanes."""
 
     def emit(builder: ir.IRBuilder, acc: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
         pairs = _plain_pairs(builder, x, y, signed)
@@ -120,7 +120,7 @@ def _is_dot(acc: types.Type, x: types.Type, y: types.Type, elem: str, ratio: int
 def _dot4(
     acc: types.Type, x: types.Type, y: types.Type, choose: tuple[int, Emit]
 ) -> tuple[Signature, Function] | None:
-    """Typing and lowering of a byte dot product; choose: (widest, emitter)."""
+    """Return signature and lowering of a byte dot product; choose: (widest lanes, emitter)."""
     if not _is_dot(acc, x, y, "i8", 4) or acc.n < 4:
         return None
 
@@ -133,7 +133,7 @@ def _dot4(
 
 @intrinsic
 def dot4(typing, acc, u, s):
-    """acc[i] += sum over j < 4 of u[4i + j] * s[4i + j]; u unsigned and <= 127, s signed."""
+    """Return acc[i] + sum over j < 4 of u[4i + j] * s[4i + j]; u unsigned and <= 127, s signed."""
     if VNNI:
         choose = LANES, _vnni("vpdpbusd")
     elif PAIRS:
@@ -157,7 +157,7 @@ def _signed_dot(typing, acc, x, y):
 
 @intrinsic
 def _sign_dot(typing, acc, x, y):
-    """|x| times y with the sign of x (psignb, which 512-bit vectors do not have), for maddubs."""
+    """Return acc plus the byte dot of |x| and sign(x) * y by maddubs (AVX-512 has no psignb)."""
 
     def one(builder, acc, x, y):
         name = {4: "ssse3.psign.b.128", 8: "avx2.psign.b"}[acc.type.count]
@@ -176,7 +176,7 @@ def _sign_dot(typing, acc, x, y):
 
 @inlined
 def _vnni_signed(acc, x, y):
-    """(x + 128) * y - 128 * y: two unsigned-by-signed products."""
+    """Return acc + (x + 128) * y - 128 * y: two unsigned x signed dot products."""
     flipped = as_i8(as_i32(x) ^ 0x80808080)
     bias = as_i8((as_i32(x) & 0) | 0x80808080)
     return acc + (_vnni_u8(acc & 0, flipped, y) - _vnni_u8(acc & 0, bias, y))
@@ -185,14 +185,14 @@ def _vnni_signed(acc, x, y):
 # acc[i] += sum over j < 4 of x[4i + j] * y[4i + j]; both signed, y >= -127.
 dot4_i8 = _vnni_signed if VNNI else _sign_dot if PAIRS else _signed_dot
 
-# As `dot4_i8` for an x stored with I8_BIAS XORed into its bytes. Where I8_BIAS is 128 the caller
-# adds -128 * sum(y) itself (once, outside the loop); where it is 0 there is nothing to add.
+# Like `dot4_i8`, with I8_BIAS XORed into the stored bytes of x. If I8_BIAS is 128, the caller adds
+# -128 * sum(y), once, outside the loop.
 dot4_biased = _vnni_u8 if I8_BIAS else dot4_i8
 
 
 @intrinsic
 def dot2(typing, acc, x, y):
-    """acc[i] += x[2i] * y[2i] + x[2i + 1] * y[2i + 1], i16 into i32."""
+    """Return acc[i] + x[2i] * y[2i] + x[2i + 1] * y[2i + 1], i16 into i32."""
     if not _is_dot(acc, x, y, "i16", 2) or acc.n < 4:
         return None
 
@@ -207,8 +207,9 @@ def dot2(typing, acc, x, y):
 
 @intrinsic
 def dot_pairs(typing, acc, u, s):
-    """acc[i] += u[2i] * s[2i] + u[2i + 1] * s[2i + 1], bytes into i16, where that is enough; u
-    unsigned and <= 127, s signed.
+    """Return acc[i] + u[2i] * s[2i] + u[2i + 1] * s[2i + 1], bytes into i16 sums.
+
+    u is unsigned and <= 127, s is signed; the caller ensures that the sums fit into i16.
     """
     if not isinstance(acc, Vec) or acc.elem != "i16" or not u == s == Vec("i8", 2 * acc.n):
         return None

@@ -1,4 +1,4 @@
-"""Dot products of bf16, in hardware where there are such. The order of addition differs."""
+"""bf16 dot products, in hardware if the target supports it; the summation order then differs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ as_i16, as_i32, f32x8 = WORDS["as_i16"], WORDS["as_i32"], WORDS["f32x8"]
 
 
 class _BFloat(ir.Type):
-    """LLVM's bfloat, which llvmlite does not spell."""
+    """LLVM's bfloat type, which llvmlite lacks."""
 
     null = "0.0"
 
@@ -32,7 +32,7 @@ class _BFloat(ir.Type):
 def _bf16_halves(
     builder: ir.IRBuilder, v: ir.Value, floats: ir.VectorType
 ) -> tuple[ir.Value, ir.Value]:
-    """The even and the odd bf16 of each dword, as f32."""
+    """Emit the even and the odd bf16 lanes as two f32 vectors."""
     words = builder.bitcast(v, ir.VectorType(I32, floats.count))
     first = builder.shl(words, constant(words.type, 16))
     second = builder.and_(words, constant(words.type, -65536))
@@ -78,16 +78,16 @@ def _plain_bf16_of(x, y):
     return concat(f32_to_bf16(x), f32_to_bf16(y))
 
 
-# bf16_of(x, y): x and after it y, f32 vectors, as raw bf16 (i16) for dotbf16 or registers; what is
-# subnormal may become 0.
+# bf16_of(x, y): the f32 vectors x and y concatenated, as raw bf16 (i16) for dotbf16 or AMX tiles.
+# Subnormals may become 0.
 bf16_of = _cvtne2ps2bf16 if BF16 and X86 else _plain_bf16_of
 
 
 @intrinsic
 def dotbf16(typing, acc, x, y):
-    """acc[i] += x[2i] * y[2i] + x[2i + 1] * y[2i + 1]; x, y raw bf16 (i16), acc f32.
+    """Return acc[i] + x[2i] * y[2i] + x[2i + 1] * y[2i + 1]; x, y raw bf16 (i16), acc f32.
 
-    The hardware form treats subnormal inputs as 0.
+    The hardware instruction treats subnormal inputs as 0.
     """
     if not all(isinstance(v, Vec) for v in (acc, x, y)) or acc.elem != "f32":
         return None

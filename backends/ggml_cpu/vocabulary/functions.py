@@ -1,7 +1,7 @@
-"""exp, log, tanh and the functions made of them, on f32 vectors of any width.
+"""exp, log, tanh, erf, sincos and derived functions on f32 vectors of any width.
 
-Polynomials are those of the Cephes library (single precision), on the usual reduced ranges; erf's
-were fitted for the least largest relative error.
+Polynomials and reduced ranges are from the Cephes library (single precision). The polynomials of
+erf are minimax fits of the relative error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ as_f32, as_i32, to_f32 = (WORDS[w] for w in ("as_f32", "as_i32", "to_f32"))
 to_f64, to_i32 = WORDS["to_f64"], WORDS["to_i32"]
 
 LOG2_E = np.float32(1.4426950408889634)
-LN2_HIGH = np.float32(0.693359375)  # few bits, so that n * LN2_HIGH is exact
+LN2_HIGH = np.float32(0.693359375)  # few significant bits: n * LN2_HIGH is exact
 LN2_LOW = np.float32(-2.12194440e-4)
 MAGIC = np.float32(12582912.0)  # 1.5 * 2**23: adding it rounds to an integer
 EXP_MAX, EXP_MIN = np.float32(89.0), np.float32(-104.0)  # beyond: inf, 0
@@ -30,13 +30,13 @@ INFINITY, NAN = np.float32(np.inf), np.float32(np.nan)
 
 @inlined
 def vexp(x):
-    """e**x within 2 ulp, subnormal results included; NaN stays, -inf -> 0, above 88.7 -> inf."""
+    """Return e**x within 2 ulp, also if subnormal; NaN -> NaN, -inf -> 0, above 88.7 -> inf."""
     x = vmax(EXP_MIN, vmin(EXP_MAX, x))
     n = (x * LOG2_E + MAGIC) - MAGIC
     r = fma(n, -LN2_HIGH, x)
     r = fma(n, -LN2_LOW, r)
     z = r * r
-    p = fma(r, 1.9875691500e-4, 1.3981999507e-3)  # in pairs: a shorter chain than one by one
+    p = fma(r, 1.9875691500e-4, 1.3981999507e-3)  # pairs: a shorter chain than Horner's
     p = fma(p, z, fma(r, 8.3334519073e-3, 4.1665795894e-2))
     p = fma(p, z, fma(r, 1.6666665459e-1, 5.0000001201e-1))
     return scale_by_power_of_two(fma(p, z, r) + 1.0, n)
@@ -44,7 +44,7 @@ def vexp(x):
 
 @inlined
 def vlog(x):
-    """Natural logarithm within 2 ulp; 0 -> -inf, negative -> NaN, NaN and inf stay."""
+    """Return ln(x) within 2 ulp; 0 -> -inf, negative and NaN -> NaN, inf -> inf."""
     tiny = x < SMALLEST_NORMAL
     bits = as_i32(select(tiny, x * TWO_23, x))
     exponent = asr(bits - SQRT_HALF_BITS, 23)
@@ -67,7 +67,7 @@ def vlog(x):
 
 @inlined
 def vlog1p(x):
-    """log(1 + x), accurate near 0; -1 -> -inf, below -> NaN."""
+    """Return log(1 + x), accurate near 0; -1 -> -inf, below -1 -> NaN."""
     u = x + 1.0
     correction = (x - (u - 1.0)) / u
     return vlog(u) + select((x > -1.0) & (x < 1e30), correction, 0.0)
@@ -75,25 +75,25 @@ def vlog1p(x):
 
 @inlined
 def vsoftplus(x):
-    """log(1 + e**x), and x itself above 20, as ggml has it."""
+    """Return log(1 + e**x), or x if x > 20, like ggml."""
     return select(x > 20.0, x, vlog1p(vexp(x)))
 
 
 @inlined
 def vsigmoid(x):
-    """1 / (1 + e**-x)."""
+    """Return 1 / (1 + e**-x)."""
     return 1.0 / (vexp(-x) + 1.0)
 
 
 @inlined
 def vsilu(x):
-    """x / (1 + e**-x)."""
+    """Return x / (1 + e**-x)."""
     return x / (vexp(-x) + 1.0)
 
 
 @inlined
 def vtanh(x):
-    """Hyperbolic tangent within 2 ulp."""
+    """Return tanh(x) within 2 ulp."""
     z = x * x
     p = fma(z, -5.70498872745e-3, 2.06390887954e-2)
     p = fma(p, z, -5.37397155531e-2)
@@ -107,7 +107,7 @@ def vtanh(x):
 
 @inlined
 def verf(x):
-    """Error function within 2 ulp; NaN stays."""
+    """Return erf(x) within 2 ulp; NaN -> NaN."""
     z = x * x
     p = fma(z, -6.0904910825e-4, 5.0119924170e-3)
     p = fma(p, z, -2.6778933252e-2)
@@ -115,7 +115,7 @@ def verf(x):
     p = fma(p, z, -3.7612523406e-1)
     p = fma(p, z, 1.2837915385e-1)
     near = fma(p, x, x)
-    a = vmin(4.0, vabs(x))  # from there on it rounds to 1
+    a = vmin(4.0, vabs(x))  # erf(4) rounds to 1
     q = fma(a, 1.9822097071e-4, -3.0655023827e-3)
     q = fma(q, a, 2.2315258142e-2)
     q = fma(q, a, -1.0411376627e-1)
@@ -127,26 +127,26 @@ def verf(x):
 
 @inlined
 def vgelu_erf(x):
-    """GELU by the error function."""
+    """Return the exact GELU, computed with erf (ggml's GELU_ERF)."""
     return x * 0.5 * (verf(x * 0.7071067811865476) + 1.0)
 
 
 @inlined
 def vgelu(x):
-    """GELU by its tanh approximation (ggml's GGML_OP_UNARY GELU)."""
+    """Return the tanh approximation of GELU (ggml's GELU)."""
     inner = x * 0.7978845608028654 * fma(x * x, 0.044715, 1.0)
     return x * 0.5 * (vtanh(inner) + 1.0)
 
 
 @inlined
 def vgelu_quick(x):
-    """x * sigmoid(1.702 x)."""
+    """Return x * sigmoid(1.702 x) (ggml's GELU_QUICK)."""
     return x / (vexp(x * -1.702) + 1.0)
 
 
 @inlined
 def vsincos(x):
-    """(sin x, cos x) within 1e-7 for |x| < 2**27; inf and NaN -> NaN. Reduced in float64."""
+    """Return (sin x, cos x) within 1e-7 for |x| < 2**27, reduced in float64; inf, NaN -> NaN."""
     wide = to_f64(x)
     n = vround(wide * TWO_OVER_PI)
     r = to_f32(fma(n, -HALF_PI, wide))

@@ -1,4 +1,4 @@
-"""f16 and bf16 as raw i16 vectors, to and from f32. Rounding is to nearest even; NaN stays NaN."""
+"""Conversions of f32 to and from raw i16 f16 or bf16: round to nearest even, NaN -> NaN."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _hardware_f32_to_f16(typing, x):
 
 @inlined
 def _portable_f16_to_f32(h):
-    """Scale the exponent by a multiplication; subnormals through a subtraction of 0.5."""
+    """Return f32 of raw f16: scale the exponent by a multiply; subnormals by subtracting 0.5."""
     word = zext_i32(h) << 16
     magnitude = word + word
     normal = as_f32((magnitude >> 4) + (0xE0 << 23)) * 1.9259299443872359e-34  # 2**-112
@@ -52,7 +52,7 @@ def _portable_f16_to_f32(h):
 
 @inlined
 def _portable_f32_to_f16(x):
-    """Let a float addition at the right exponent do the rounding."""
+    """Return raw f16 of f32; an f32 addition at the right exponent does the rounding."""
     word = as_i32(x)
     magnitude = word & 0x7FFFFFFF
     scaled = (vabs(x) * 5.192296858534828e33) * 7.70371977754894e-34  # 2**112, 2**-110
@@ -66,13 +66,13 @@ def _portable_f32_to_f16(x):
 
 @inlined
 def bf16_to_f32(h):
-    """f32 vector of a raw bf16 (i16) vector."""
+    """Convert a raw bf16 (i16) vector to f32."""
     return as_f32(zext_i32(h) << 16)
 
 
 @inlined
 def f32_to_bf16(x):
-    """Raw bf16 (i16) vector of an f32 vector."""
+    """Convert an f32 vector to raw bf16 (i16)."""
     word = as_i32(x)
     rounded = (word + 0x7FFF + ((word >> 16) & 1)) >> 16
     return to_i16(select(x != x, (word >> 16) | 64, rounded))

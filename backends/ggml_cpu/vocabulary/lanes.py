@@ -1,9 +1,10 @@
-"""Making, converting, choosing and rearranging lanes.
+"""Broadcast, conversion, selection and permutation of lanes.
 
-`f32(x)`, `f32x16(x)`: the scalar in every lane (native or exact width). Conversions keep the number
-of lanes: `to_f32 to_f64 to_i8 to_i16 to_i32 to_i64` (floats truncate toward zero, integers are
-sign-extended or cut), `zext_i16 zext_i32 zext_i64` (zero-extended). `as_f32 as_i8 ...` reread the
-same bits as other lanes.
+- `f32(x)`, `f32x16(x)`: broadcast a scalar (native or given width).
+- `to_f32 to_f64 to_i8 to_i16 to_i32 to_i64`: convert each lane. Floats truncate toward zero;
+  integers are sign-extended or truncated.
+- `zext_i16 zext_i32 zext_i64`: zero-extend each lane.
+- `as_f32 as_i8 ...`: bitcast the vector.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def _as(elem: str) -> Function:
 
 @intrinsic
 def select(typing, mask, a, b):
-    """Lane i is a[i] where mask[i] holds, else b[i]; a or b may be a scalar."""
+    """Return a[i] for each lane i with mask[i] set, else b[i]; a or b may be a scalar."""
     if not (isinstance(mask, Vec) and mask.elem == "i1"):
         return None
     vec = common(a, b)
@@ -127,7 +128,7 @@ def select(typing, mask, a, b):
 def _mask(n: int) -> Function:
     @intrinsic
     def mask(typing, bits):
-        """Lane i holds where bit i of the int64 is set."""
+        """Return a mask with lane i set if bit i of the int64 is set."""
 
         def emit(context, builder, sig, args):
             some = args[0] if n == 64 else builder.trunc(args[0], ir.IntType(n))
@@ -162,7 +163,7 @@ vall = _reduce_mask("and")
 
 @intrinsic
 def iota(typing):
-    """The native i32 vector 0, 1, 2, ..."""
+    """Return the native i32 vector 0, 1, 2, ..."""
     vec = dict(vector_names())["i32"]
 
     def emit(context, builder, sig, args):
@@ -173,7 +174,7 @@ def iota(typing):
 
 @intrinsic
 def lane(typing, x, i):
-    """Lane `i` as a scalar: float32, float64, or int64 (sign-extended)."""
+    """Return lane `i` as a scalar: float32, float64, or int64 (sign-extended)."""
     if not isinstance(x, Vec):
         return None
 
@@ -186,7 +187,7 @@ def lane(typing, x, i):
 
 @intrinsic
 def set_lane(typing, x, i, value):
-    """`x` with lane `i` replaced by the scalar."""
+    """Return `x` with lane `i` replaced by a scalar."""
     if not isinstance(x, Vec):
         return None
 
@@ -200,7 +201,7 @@ def set_lane(typing, x, i, value):
 
 
 def _order(indices_of: Callable[[int], list[int]]) -> Function:
-    """A rearrangement of one vector; `indices_of(n)` lists the lanes taken."""
+    """Return a permutation of one vector; `indices_of(n)` lists the source lanes."""
 
     @intrinsic
     def rearrange(typing, x):
@@ -218,7 +219,7 @@ def _order(indices_of: Callable[[int], list[int]]) -> Function:
 
 
 def _order2(indices_of: Callable[[int], list[int]]) -> Function:
-    """A rearrangement of two vectors; lanes of the second are numbered n, n + 1, ..."""
+    """Return a permutation of two vectors; lanes of the second are n, n + 1, ..."""
 
     @intrinsic
     def rearrange(typing, x, y):
@@ -236,7 +237,7 @@ def _order2(indices_of: Callable[[int], list[int]]) -> Function:
 
 
 def _order_by(indices_of: Callable[[int, int], list[int]]) -> Function:
-    """A rearrangement with a literal int; `indices_of(n, k)` lists the lanes taken."""
+    """Return a permutation with a literal int k; `indices_of(n, k)` lists the source lanes."""
 
     @intrinsic(prefer_literal=True)
     def rearrange(typing, x, k):
@@ -254,8 +255,9 @@ def _order_by(indices_of: Callable[[int, int], list[int]]) -> Function:
 
 
 def _order3_by(indices_of: Callable[[int, int], list[int]]) -> Function:
-    """A rearrangement of three vectors with a literal int, lanes numbered on; `indices_of(n, k)`
-    lists those taken.
+    """Return a permutation of three vectors with a literal int k.
+
+    `indices_of(n, k)` lists the source lanes 0 .. 3n - 1.
     """
 
     @intrinsic(prefer_literal=True)
@@ -306,7 +308,7 @@ repeat_all = _order_by(lambda n, k: [i % n for i in range(n * k)])
 
 @intrinsic(prefer_literal=True)
 def shuffle(typing, x, *order):
-    """Lanes of `x` in the order of the literal ints that follow."""
+    """Return the lanes of `x` selected by the literal ints in `order`."""
     if not isinstance(x, Vec) or not all(isinstance(k, types.IntegerLiteral) for k in order):
         return None
     picked = [k.literal_value for k in order]
@@ -320,7 +322,7 @@ def shuffle(typing, x, *order):
 
 @intrinsic
 def asr(typing, x, count):
-    """Arithmetic shift right of an integer vector by a scalar or vector (`>>` is logical)."""
+    """Shift an integer vector right arithmetically by a scalar or vector (`>>` is logical)."""
     vec = common(x, count)
     if vec is None or vec.is_float:
         return None

@@ -1,4 +1,4 @@
-"""Element-wise mathematics on vectors. See functions.py for exp, log, tanh and the like."""
+"""Element-wise math on vectors; exp, log, tanh and similar are in functions.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .vec import Vec, broadcast, call, common, constant, intrinsic, plain, suffi
 
 @intrinsic
 def fma(typing, a, b, c):
-    """a * b + c with one rounding (two where the CPU has no fused form); scalars broadcast."""
+    """Return a * b + c with one rounding (two if the CPU has no FMA); scalars broadcast."""
     vec = common(a, b, c)
     if vec is None or not vec.is_float:
         return None
@@ -48,7 +48,7 @@ vsqrt = _unary("sqrt")
 
 @intrinsic
 def vabs(typing, x):
-    """Absolute value of a float or integer vector."""
+    """Return the absolute value of a float or integer vector."""
     if not isinstance(x, Vec):
         return None
 
@@ -63,7 +63,7 @@ def vabs(typing, x):
 
 
 def pick(builder: ir.IRBuilder, comparison: str, x: ir.Value, y: ir.Value, vec: Vec) -> ir.Value:
-    """x where `x comparison y`, else y (also where either is NaN): one minps/maxps on x86."""
+    """Emit x if `x comparison y`, else y (also if either is NaN): one minps/maxps on x86."""
     if vec.is_float:
         holds = builder.fcmp_ordered(comparison, x, y)
     else:
@@ -94,7 +94,7 @@ vmin = _pick("<")
 
 @intrinsic
 def copysign(typing, magnitude, sign):
-    """|magnitude| with the sign of `sign`."""
+    """Return |magnitude| with the sign of `sign`."""
     vec = common(magnitude, sign)
     if vec is None or not vec.is_float:
         return None

@@ -1,8 +1,8 @@
-"""Loads, stores, broadcasts and prefetch. Addresses are int64 bytes and need no alignment.
+"""Loads, stores, broadcast loads, gathers and prefetch. Addresses are int64, of any alignment.
 
-Names are made for every element: `f32_load(addr)` (native width), `f32x16_load(addr)` (exact).
-`*_load_n(addr, n)` reads only the first n lanes (the others are 0), `*_store_n(addr, x, n)` writes
-only those: the last, partial vector of a row. f16 and bf16 are f32 in registers.
+Names exist for each element type: `f32_load(addr)` (native width), `f32x16_load(addr)` (16 lanes).
+For the last, partial vector of a row, `*_load_n(addr, n)` reads only the first n lanes and sets all
+others to 0, and `*_store_n(addr, x, n)` writes only the first n. Loads convert f16 and bf16 to f32.
 """
 
 from __future__ import annotations
@@ -62,14 +62,14 @@ def _bcast(vec: Vec) -> Function:
 
 
 def _first(builder: ir.IRBuilder, n: ir.Value, vec: Vec) -> ir.Value:
-    """The mask of lanes below the int64 `n`."""
+    """Emit the mask of lanes below the int64 `n`."""
     lanes = ir.Constant(ir.VectorType(I32, vec.n), list(range(vec.n)))
     bound = splat(builder, builder.trunc(n, I32), lanes.type)
     return builder.icmp_signed("<", lanes, bound)
 
 
 def _is_whole(builder: ir.IRBuilder, n: ir.Value, vec: Vec) -> ir.Value:
-    """Whether `n` lanes are all lanes. Then a branch saves the mask: masked stores are slow."""
+    """Emit n >= lanes, the condition for an unmasked access: masked stores are slow."""
     return builder.icmp_signed(">=", n, I64(vec.n))
 
 
@@ -100,7 +100,7 @@ def _load_n(vec: Vec) -> Function:
 
 @intrinsic
 def store(typing, addr, x):
-    """Write the vector `x` at `addr`."""
+    """Store the vector `x` at `addr`."""
     if not isinstance(x, Vec):
         return None
 
@@ -113,7 +113,7 @@ def store(typing, addr, x):
 
 @intrinsic
 def store_nt(typing, addr, x):
-    """Write `x` past the caches; `addr` is a multiple of the vector's size."""
+    """Store `x` with a non-temporal store; `addr` must be a multiple of the vector's size."""
     if not isinstance(x, Vec):
         return None
 
@@ -128,7 +128,7 @@ def store_nt(typing, addr, x):
 
 @intrinsic
 def store_n(typing, addr, x, n):
-    """Write the first `n` lanes of `x` at `addr`."""
+    """Store the first `n` lanes of `x` at `addr`."""
     if not isinstance(x, Vec):
         return None
 
@@ -147,7 +147,7 @@ def store_n(typing, addr, x, n):
 
 
 def _half(name: str, widen: Function, narrow: Function) -> None:
-    """Loads and stores of a 16-bit float type, converted to and from f32."""
+    """Add loads and stores of a 16-bit float type, converted to and from f32, to WORDS."""
     native = Vec("i16", native_count("f32"))
     for count, vec in [("", native), *((f"x{n}", Vec("i16", n)) for n in COUNTS)]:
         WORDS[f"{name}{count}_load"] = _widened(_load(vec), widen)
@@ -195,7 +195,7 @@ def _widened_n(load_n: Function, widen: Function) -> Function:
 def _gather(vec: Vec) -> Function:
     @intrinsic
     def gather(typing, base, index):
-        """The elements base[index[i]], one a lane; `index` is an i32 vector."""
+        """Return base[index[i]] in lane i; `index` is an i32 vector."""
         if not (isinstance(index, Vec) and index.elem == "i32"):
             return None
         result = Vec(vec.elem, index.n)
@@ -217,7 +217,7 @@ def _gather(vec: Vec) -> Function:
 
 
 def _scalar(name: str, numba_type: types.Type, ir_type: ir.Type, extend: str) -> None:
-    """`ld_<name>` and `st_<name>` of one number; integers are int64 in registers."""
+    """Add the scalar `ld_<name>` and `st_<name>` to WORDS; integers are int64 in registers."""
 
     @intrinsic
     def ld(typing, addr):
@@ -243,7 +243,7 @@ def _scalar(name: str, numba_type: types.Type, ir_type: ir.Type, extend: str) ->
 
 @intrinsic
 def table(typing, data):
-    """The address of a constant `bytes` object: a lookup table inside the compiled code."""
+    """Return the address of a constant `bytes` object, a lookup table in the compiled code."""
     if not isinstance(data, types.Bytes):
         return None
 
@@ -254,8 +254,8 @@ def table(typing, data):
     return types.int64(data), emit
 
 
-# How near prefetch brings a line: 3 is the L1 cache, 2 the L2 cache. In Zen 4's L1 cache of 32 KiB
-# lines for later crowd out columns: by way of L2 f16 rows times 4 columns take 0.7 of the time.
+# Locality of llvm.prefetch: 3 is the L1 cache, 2 the L2 cache. In Zen 4's L1 cache of 32 KiB,
+# prefetched lines evict the columns: with L2, an f16 matmul with 4 columns takes 0.7 of the time.
 NEAR = 2 if ZEN4 else 3
 
 

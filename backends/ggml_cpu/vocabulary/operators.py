@@ -1,7 +1,7 @@
 """Python's operators on vectors: `+ - * /`, `& | ^ ~ << >>`, comparisons (giving `i1` masks).
 
-A scalar operand is broadcast. `>>` is logical (see `asr`); integer comparisons are signed;
-float ones are false for NaN, except `!=`. `a * b + c` may be contracted to a fused multiply-add.
+A scalar operand is broadcast. `>>` is logical (see `asr`). Integer comparisons are signed; float
+comparisons are false for NaN, except `!=`. LLVM may contract `a * b + c` to an FMA.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba.extending import lower_builtin
 
 from .vec import Vec, broadcast, common, constant, plain
 
-Operator = Callable[..., object]  # of the module `operator`
+Operator = Callable[..., object]  # a function of the module `operator`
 CONTRACT = ("contract",)
 
 INTEGER = {
@@ -76,7 +76,7 @@ def _result(op: Operator, vec: Vec) -> Vec | None:
 
 
 def _register(function: Operator, op: Operator) -> None:
-    """Teach Numba that `function` (an operator, perhaps `op` in place) takes vectors."""
+    """Register `function` (the operator `op` or its in-place variant) with Numba for vectors."""
 
     class Template(AbstractTemplate):
         key = function

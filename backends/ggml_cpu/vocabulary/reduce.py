@@ -1,4 +1,4 @@
-"""One number from a vector: sums, extremes, and masks as integers."""
+"""Reductions of a vector to a scalar: sum, maximum, minimum, and masks as integers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ to_f64 = WORDS["to_f64"]
 
 @intrinsic
 def vsum(typing, x):
-    """The sum of the lanes: float32 or float64 in any order, or int64 (summed at lane width)."""
+    """Return the sum of the lanes: float in any order, or int64 (summed at lane width)."""
     if not isinstance(x, Vec):
         return None
 
@@ -34,7 +34,7 @@ def vsum(typing, x):
 
 @inlined
 def vsum64(x):
-    """The sum of an f32 vector's lanes, added in float64."""
+    """Return the sum of an f32 vector's lanes, added in float64."""
     return vsum(to_f64(x))
 
 
@@ -64,7 +64,7 @@ vminval = _extreme("<")
 
 @intrinsic
 def vbits(typing, mask):
-    """The mask as an int64: bit i is set where lane i holds."""
+    """Return the mask as an int64: bit i is lane i."""
     if not (isinstance(mask, Vec) and mask.elem == "i1" and mask.n <= 64):
         return None
 
@@ -77,7 +77,7 @@ def vbits(typing, mask):
 
 @intrinsic
 def lowest_bit(typing, bits):
-    """The place of the lowest bit set in an int64 other than 0."""
+    """Return the index of the lowest set bit of a nonzero int64 (cttz)."""
 
     def emit(context, builder, sig, args):
         return call(builder, "llvm.cttz.i64", I64, [args[0], ELEMENTS["i1"](1)])

@@ -1,6 +1,7 @@
-"""Scalar float32 functions, called from libm by name: `expf(x)`, `powf(x, y)`, ...
+"""Scalar float32 functions of libm: `expf(x)`, `powf(x, y)`, ...
 
-The loader binds the names in symbols.py. `sqrtf floorf ceilf truncf rintf fabsf` are instructions.
+The loader binds the names in symbols.py. `sqrtf floorf ceilf truncf rintf fabsf` are LLVM
+intrinsics.
 """
 
 from __future__ import annotations

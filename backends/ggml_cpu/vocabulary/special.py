@@ -1,6 +1,6 @@
-"""What some CPUs have an instruction for and LLVM no name: byte lookup, scaling by powers of two.
+"""Byte lookup and scaling by powers of two; LLVM has no portable operation for either.
 
-Each has a form for the CPU features at hand and a plain one; results agree exactly.
+Each has a variant with the target's instruction and a portable variant, with equal results.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ def _scalef(typing, x, n):
 
 @inlined
 def _scale_in_two_steps(x, n):
-    """Two factors, so that the result may be subnormal or overflow without a wrong exponent."""
+    """Return x * 2**n by two factors, so that subnormal and infinite results are correct."""
     i = as_i32(n + MAGIC) - MAGIC_BITS
     half = asr(i, 1)
     first = as_f32((half + 127) << 23)
     return x * first * as_f32((i - half + 127) << 23)
 
 
-# x * 2**n for an f32 vector n of integers in [-250, 250].
+# scale_by_power_of_two(x, n): x * 2**n for an f32 vector n of integers in [-250, 250].
 scale_by_power_of_two = _scalef if AVX512 else _scale_in_two_steps
 
 
 def _byte_shuffle(builder: ir.IRBuilder, table: ir.Value, index: ir.Value) -> ir.Value:
-    """Up to one native vector of table lookups in one instruction."""
+    """Emit table lookups for at most one native vector, as one instruction."""
     n = index.type.count
     if ARM64:
         return call(builder, "llvm.aarch64.neon.tbl1.v16i8", index.type, [table, index])
@@ -65,7 +65,7 @@ def _lookup_one_by_one(builder: ir.IRBuilder, table: ir.Value, index: ir.Value) 
 
 @intrinsic
 def lookup16(typing, table, index):
-    """Lane i is table[index[i]]: an i8x16 table, an i8 vector of indices 0..15."""
+    """Return table[index[i]] in lane i; i8x16 table, i8 vector of indices 0..15."""
     if not isinstance(index, Vec) or table != Vec("i8", 16) or index.elem != "i8" or index.n < 16:
         return None
 

@@ -1,8 +1,8 @@
-"""Register tiles: a fixed number of native vectors indexed by a loop variable.
+"""Register tiles: a fixed number of native vectors, indexed by a loop variable.
 
-LLVM unrolls `for t in range(TILE)` and keeps the tile in registers, so the trip count must be a
-constant. `f32_tile()` and `i32_tile()` have TILE vectors; `f32_regs(4)` any literal number.
-All start at zero. `tile[t]` reads, `tile[t] = x` writes.
+LLVM unrolls `for t in range(TILE)` and allocates the tile in registers, so the trip count must be
+constant. `f32_tile()` and `i32_tile()` have TILE vectors; `f32_regs(4)` has the given literal
+number. All vectors are initially zero. `tile[t]` reads a vector, `tile[t] = x` writes it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALIGN = 64
 
 
 class Tile(types.Type):
-    """`count` vectors of type `vec`, in stack memory until LLVM promotes them."""
+    """Numba type of `count` vectors of type `vec`, in stack memory until LLVM promotes them."""
 
     def __init__(self, vec: Vec, count: int) -> None:
         self.vec, self.count = vec, count

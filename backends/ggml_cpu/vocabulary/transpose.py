@@ -1,4 +1,4 @@
-"""Transposing a square register tile."""
+"""Transposition of a square register tile."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from .vec import I32, intrinsic, permute
 
 @intrinsic
 def transpose(typing, tile):
-    """Swap rows and lanes of a tile of n vectors of n lanes, in place.
+    """Transpose a tile of n vectors of n lanes in place.
 
-    Interleaving the first half of the rows with the second, log2(n) times, is a transposition.
+    Algorithm: interleave the first half of the rows with the second half, log2(n) times.
     """
     if not isinstance(tile, Tile) or tile.count != tile.vec.n:
         return None

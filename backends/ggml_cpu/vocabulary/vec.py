@@ -1,7 +1,7 @@
-"""The vector type: a Numba type whose value is an LLVM vector, and the helpers that emit IR for it.
+"""The vector type, a Numba type with LLVM vectors as values, and helpers that emit its IR.
 
-Locals of this type live in registers. Element names: `i1` (masks) `i8 i16 i32 i64 f32 f64`.
-f16 and bf16 exist in memory only: loads widen them to f32, stores round (see memory.py).
+Element types: `i1` (masks), `i8 i16 i32 i64 f32 f64`. f16 and bf16 exist in memory only: loads
+convert to f32, stores round (memory.py).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ COUNTS = (2, 4, 8, 16, 32, 64, 128)
 I32 = ir.IntType(32)
 I64 = ir.IntType(64)
 
-# A vocabulary function written in the vocabulary itself.
+# An API function that is written with other API functions.
 inlined = fn
 
 
 class Vec(types.Type):
-    """`n` lanes of `elem`."""
+    """Numba type of a vector of `n` lanes of `elem`."""
 
     def __init__(self, elem: str, n: int) -> None:
         self.elem, self.n = elem, n
@@ -56,7 +56,7 @@ class Vec(types.Type):
 
     @property
     def scalar(self) -> types.Type:
-        """The Numba type of one lane taken out: float32, float64, or int64 for every integer."""
+        """The Numba type of an extracted lane: float32, float64, or int64 for all integers."""
         floats: dict[str, types.Type] = {"f32": types.float32, "f64": types.float64}
         return floats.get(self.elem, types.int64)
 
@@ -71,12 +71,12 @@ class _VecModel(models.PrimitiveModel):
 
 
 def native_count(elem: str) -> int:
-    """Lanes of a native vector: LANES for 32-bit elements, more of the narrower ones."""
+    """Return the lanes of a native vector: LANES for 32-bit elements, more for narrower types."""
     return LANES * 32 // BITS[elem]
 
 
 def vector_names() -> list[tuple[str, Vec]]:
-    """(name, type) of every element: native under the plain name, exact as `f32x16`."""
+    """Return (name, type) of all vectors: `f32` for the native width, `f32x16` for 16 lanes."""
     named = []
     for elem in ("i8", "i16", "i32", "i64", "f32", "f64"):
         named.append((elem, Vec(elem, native_count(elem))))
@@ -85,13 +85,13 @@ def vector_names() -> list[tuple[str, Vec]]:
 
 
 def indices(values: Iterable[int]) -> ir.Constant:
-    """A constant shuffle mask."""
+    """Return a constant shuffle mask."""
     values = list(values)
     return ir.Constant(ir.VectorType(I32, len(values)), values)
 
 
 def constant(vec_ir: ir.VectorType, value: float) -> ir.Constant:
-    """The same constant in every lane."""
+    """Return a vector constant with the same value in every lane."""
     return ir.Constant(vec_ir, [value] * vec_ir.count)
 
 
@@ -100,7 +100,7 @@ def undefined(vec_ir: ir.VectorType) -> ir.Constant:
 
 
 def splat(builder: ir.IRBuilder, value: ir.Value, vec_ir: ir.VectorType) -> ir.Value:
-    """`value` in every lane."""
+    """Broadcast `value` to every lane."""
     first = builder.insert_element(undefined(vec_ir), value, I32(0))
     return builder.shuffle_vector(first, undefined(vec_ir), indices([0] * vec_ir.count))
 
@@ -108,12 +108,12 @@ def splat(builder: ir.IRBuilder, value: ir.Value, vec_ir: ir.VectorType) -> ir.V
 def permute(
     builder: ir.IRBuilder, a: ir.Value, values: Iterable[int], b: ir.Value | None = None
 ) -> ir.Value:
-    """Lanes of `a` (and `b`, numbered on) in the given order."""
+    """Emit a shuffle of the lanes of `a` (0 .. n - 1) and `b` (n ..) in the given order."""
     return builder.shuffle_vector(a, undefined(a.type) if b is None else b, indices(values))
 
 
 def pieces(builder: ir.IRBuilder, vector: ir.Value, count: int) -> list[ir.Value]:
-    """The vector cut into `count` equal parts."""
+    """Split a vector into `count` equal parts."""
     if count == 1:
         return [vector]
     n = vector.type.count // count
@@ -121,7 +121,7 @@ def pieces(builder: ir.IRBuilder, vector: ir.Value, count: int) -> list[ir.Value
 
 
 def joined(builder: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
-    """The inverse of `pieces`; the number of parts is a power of two."""
+    """Concatenate equal parts, the inverse of `pieces`; their number is a power of two."""
     while len(parts) > 1:
         n = parts[0].type.count * 2
         pairs = zip(parts[::2], parts[1::2], strict=True)
@@ -132,14 +132,14 @@ def joined(builder: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
 def chunked(
     builder: ir.IRBuilder, widest: int, args: Sequence[ir.Value], one: Callable[..., ir.Value]
 ) -> ir.Value:
-    """Apply `one(builder, acc, x, y)` to pieces of at most `widest` lanes of the first argument."""
+    """Apply `one(builder, acc, x, y)` to pieces of up to `widest` lanes of the first argument."""
     count = max(1, args[0].type.count // widest)
     split = [pieces(builder, a, count) for a in args]
     return joined(builder, [one(builder, *piece) for piece in zip(*split, strict=True)])
 
 
 def suffix(ir_type: ir.Type) -> str:
-    """How LLVM spells a type inside the name of an intrinsic: `v16f32`, `f32`."""
+    """Return a type's suffix in the name of an LLVM intrinsic: `v16f32`, `f32`."""
     if isinstance(ir_type, ir.VectorType):
         return f"v{ir_type.count}{suffix(ir_type.element)}"
     return {"half": "f16", "float": "f32", "double": "f64"}.get(str(ir_type), str(ir_type))
@@ -152,7 +152,7 @@ def call(
     args: Sequence[ir.Value],
     fastmath: Sequence[str] = (),
 ) -> ir.Value:
-    """A call of an external function or LLVM intrinsic."""
+    """Emit a call of an external function or LLVM intrinsic."""
     kind = ir.FunctionType(result, [a.type for a in args])
     function = cgutils.get_or_insert_function(builder.module, kind, name)
     return builder.call(function, args, fastmath=fastmath)
@@ -169,7 +169,7 @@ def is_scalar(kind: types.Type) -> bool:
 def broadcast(
     context: BaseContext, builder: ir.IRBuilder, value: ir.Value, kind: types.Type, vec: Vec
 ) -> ir.Value:
-    """A vector of type `vec` from a vector (unchanged) or from a scalar (in every lane)."""
+    """Return a vector unchanged, or emit the broadcast of a scalar to type `vec`."""
     if isinstance(kind, Vec):
         return value
     if vec.is_float:
@@ -181,19 +181,19 @@ def broadcast(
 
 
 def fits(kind: types.Type, vec: Vec) -> bool:
-    """Whether an operand may stand next to a `vec`: the same vector, or a scalar to broadcast."""
+    """Return True if a type can be combined with `vec`: the same type, or a scalar to broadcast."""
     if isinstance(kind, Vec):
         return kind == vec
     return is_scalar(kind) and (vec.is_float or not isinstance(kind, types.Float))
 
 
 def common(*kinds: types.Type) -> Vec | None:
-    """The one vector type among the operands, or None where they do not agree."""
+    """Return the operands' common vector type, or None if they cannot be combined."""
     vec = next((k for k in kinds if isinstance(k, Vec)), None)
     return vec if vec is not None and all(fits(k, vec) for k in kinds) else None
 
 
 def plain(kind: types.Type) -> types.Type:
-    """The type without its literal value."""
+    """Return the type without its literal value."""
     found: types.Type = types.unliteral(kind)
     return found

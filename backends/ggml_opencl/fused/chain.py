@@ -1,5 +1,6 @@
-"""Chains of elementwise nodes, after matmuls of few columns, norms and convolutions: the host
-writes the statements for an element, and `kernels/chain/` has the rest.
+"""Fused chains of elementwise nodes, also after matmuls with few columns, norms and convolutions.
+
+The host generates the OpenCL C statements for one element; `kernels/chain/` has the kernels.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ CHAINS = Chain(is_by_element, can_begin)
 
 
 class Writer:
-    """Statements that compute an element, with all leaves and numbers."""
+    """Writes the statements that compute one element, and collects leaf tensors and scalars."""
 
     def __init__(self, m: Match) -> None:
         self.match = m
@@ -52,7 +53,7 @@ class Writer:
         self.made: dict[int, str] = {}
 
     def value(self, t: Tensor) -> str:
-        """Return the name of a value."""
+        """Return the variable name of a tensor's value; add its statement on first use."""
         if id(t) not in self.made:
             made = self._member(t) if id(t) in self.members else self._read(t)
             self.made[id(t)] = name = f"y{len(self.statements)}"
@@ -79,7 +80,7 @@ class Writer:
         return f"load_{t.type.name}({where}({name}))"
 
     def macros(self) -> str:
-        """Return the macros that kernels/chain/_common.cl asks for."""
+        """Return the macro definitions required by kernels/chain/_common.cl."""
         y, result = self.value(self.match.result), self.match.result
         statements = [*self.statements, f"const float y = {y}"]
         given = {
@@ -92,8 +93,11 @@ class Writer:
 
 
 def choose_overwrite(m: Match) -> Tensor | None:
-    """Return an operand whose bytes the result may overwrite: the kernel reads each element at its
-    position, unlike a matmul's columns or a convolution's input."""
+    """Return an operand that the result may overwrite, or None.
+
+    The kernel must read its elements only at the position that it writes. This excludes the columns
+    of a matmul and the input of a convolution.
+    """
     head, y = m.found["head"], m.result
     behind = [s.root for h in head for s in h.src if s is not None and HEADS[h.op] != "norm"]
     found = (s for s in m.operands if s.same_layout(y) and s.root not in behind)
@@ -101,7 +105,7 @@ def choose_overwrite(m: Match) -> Tensor | None:
 
 
 def launch(m: Match, family: str, kernel: str, groups: tuple[int, int, int]) -> Launch:
-    """Return the launch of a kernel of the head's sources and of the chain."""
+    """Return the launch of a kernel on the head's sources and the chain's operands."""
     writer = Writer(m)
     macros, heads, y = writer.macros(), m.found["head"], m.result
     sources = [s for h in heads for s in h.sources()]

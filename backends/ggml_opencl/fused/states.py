@@ -1,5 +1,7 @@
-"""Recurrences that write their states to the destination of CPY: the single nodes' kernels get
-the rows of the cache."""
+"""Fused recurrences that write their states directly to the cache, the destination of CPY.
+
+They use the unfused kernels, with the cache's rows as state output.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,13 @@ def as_it_is(m: Match) -> str:
 
 
 def of_one_sequence(m: Match) -> str:
-    """Return "" for one sequence: the scan reads the cache, which others would overwrite."""
+    """Return "" for one sequence; with more, one would overwrite cache rows that another reads."""
     n_seqs = m["x"].ne[3]
     return as_it_is(m) if n_seqs == 1 else f"needs one sequence; got {n_seqs}"
 
 
 def of_one_row(m: Match) -> str:
-    """Return "" for one sequence: the kernel reads the cache; items write bytes they alone read."""
+    """Return "" for one sequence: each work-item writes only cache bytes that it alone reads."""
     n_seqs, cache = m["v"].ne[3], m["state"].source(0)
     if n_seqs != 1 or m["net"].source(5).n_elements != cache.ne[0]:
         return f"needs one sequence and its row; got {n_seqs} of {cache}"

@@ -1,4 +1,4 @@
-"""Functions of single elements and of up to two numbers: those of kernels/_unary.cl."""
+"""Elementwise functions with up to two scalar parameters, in kernels/_unary.cl."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from ggml_opencl.table import Launch, items
 from ggml_py.tensor import Tensor
 
 PLAIN = all_typed((0, -1), *READABLE)
-NUMBERS: dict[str, tuple[str, ...]] = {}  # by op: the names of its numbers, which are parameters
+NUMBERS: dict[str, tuple[str, ...]] = {}  # by op: names of its scalar params
 
 
 def numbers(node: Tensor) -> tuple[float, float]:
-    """Return two numbers among a node's parameters; 0 for a missing one."""
+    """Return two scalars from a node's params; 0 for a missing one."""
     p, q, *_ = (*(float(node.param(name)) for name in NUMBERS[node.op]), 0.0, 0.0)
     return p, q
 

@@ -1,10 +1,10 @@
-"""Limits of the states that an item keeps, and the places where kernels leave them."""
+"""Recurrent states: size limit per work-item, and the tensors that kernels write them to."""
 
 from __future__ import annotations
 
 from ggml_py.tensor import Tensor
 
-LARGEST_STATE = 256  # values that an item keeps
+LARGEST_STATE = 256  # maximum values of a state that a work-item holds
 
 
 def small_state(index: int, what: str) -> str:
@@ -12,14 +12,14 @@ def small_state(index: int, what: str) -> str:
 
 
 def behind_outputs(node: Tensor, n_outputs: int, size: int, n_seqs: int, n_states: int) -> Tensor:
-    """Return the part of a result that has the states, [size, n_seqs, n_states]."""
+    """Return the part of a result after its outputs, the states [size, n_seqs, n_states]."""
     t = Tensor(node.type, (size, n_seqs, n_states))
     t.buffer, t.offset = node.buffer, node.offset + n_outputs * node.type.type_size
     return t
 
 
 def in_rows(kept: Tensor, size: int, n_seqs: int, n_states: int) -> Tensor:
-    """Return the rows of a cache that CPY copies states to, [size, n_seqs, n_states]."""
+    """Return the cache rows that CPY copies states to, [size, n_seqs, n_states]."""
     shape = (size, n_seqs, n_states, 1)
     if kept.ne == shape:
         return kept
@@ -29,7 +29,7 @@ def in_rows(kept: Tensor, size: int, n_seqs: int, n_states: int) -> Tensor:
 
 
 def view_states(cache: Tensor, *ne: int) -> Tensor:
-    """Return the rows of a cache as states of this shape, [*ne, n_rows]."""
+    """Return the rows of a cache as states [*ne, n_rows]."""
     t = Tensor(cache.type, (*ne, cache.ne[1]))
     t.buffer, t.offset = cache.buffer, cache.offset
     return t

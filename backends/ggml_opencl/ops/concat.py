@@ -9,7 +9,7 @@ from ggml_py.tensor import Tensor
 
 @table.op("CONCAT", same_type, rank=1)
 def concat(node: Tensor) -> list[Launch]:
-    a, b = node.sources(2)  # a third one is where they are to go
+    a, b = node.sources(2)  # an optional third source is the destination
     return places(node.param("dim"), a, b, node)
 
 

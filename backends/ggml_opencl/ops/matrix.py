@@ -7,9 +7,9 @@ from ggml_opencl.kernels import quantized_types
 from ggml_opencl.table import Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
-ROWS = 8  # of a group in kernels/matrix/columns.cl
-HIGH, TILE = 64, 32  # rows and columns of a group in mul_mat_tile and mul_mat_id_tile
-FEW = 4  # columns, up to which each is a product of its own
+ROWS = 8  # rows per work-group in kernels/matrix/columns.cl
+HIGH, TILE = 64, 32  # rows and columns per work-group in mul_mat_tile and mul_mat_id_tile
+FEW = 4  # maximum columns that are computed as separate GEMVs
 TRIANGULAR = defines(TRIANGULAR=1)
 
 
@@ -31,14 +31,14 @@ def mul_mat(node: Tensor) -> list[Launch]:
 
 
 def is_of_columns(node: Tensor) -> bool:
-    """Return True if each column is a product of its own, as there are few (per expert)."""
+    """Return True if there are few columns (per expert), each computed as a separate GEMV."""
     if node.op == "MUL_MAT_ID":
         return node.ne[1] * node.ne[2] <= FEW * node.source(0).ne[2]
     return node.ne[1] <= FEW
 
 
 def of_columns(node: Tensor, rows: int = ROWS) -> tuple[int, int, int]:
-    """Return the groups of such a product, of so many rows each."""
+    """Return the work-groups of a matmul by columns, with `rows` rows per group."""
     n, m, batch, others = node.ne
     return (-(-n // rows), m, batch * others)
 

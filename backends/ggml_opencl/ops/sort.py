@@ -6,7 +6,7 @@ from ggml_opencl.conditions import needs_type
 from ggml_opencl.table import Launch, items, table
 from ggml_py.tensor import Tensor
 
-LONGEST_RANKED = 1 << 12  # elements of a row in which each one is compared with all others
+LONGEST_RANKED = 1 << 12  # maximum row length for ranking by all pairwise comparisons
 
 
 @table.op("ARGSORT", needs_type(0, "f32"))
@@ -31,9 +31,10 @@ def ranks(node: Tensor, descending: int) -> list[Launch]:
 
 
 def exchanges(node: Tensor, descending: int) -> list[Launch]:
-    """Return launches of Batcher's bitonic merge sort of rows' indices, all in one direction.
+    """Return the launches of Batcher's bitonic merge sort of each row's indices.
 
-    The first exchanges of a merge mirror the second half; what lies past a row's end stays there.
+    All exchanges have the same direction, since the first exchanges of a merge mirror its second
+    half. So the kernel can skip exchanges past a row's end.
     """
     a, runs, half = node.source(0), [], 1
     while half < node.ne[0]:

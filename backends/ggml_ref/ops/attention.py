@@ -32,7 +32,7 @@ def add_bias(scores: Values, mask: Values | None, max_bias: float) -> Values:
 
 
 def weights(scores: Values, sinks: Values | None) -> Values:
-    """Softmax along the last axis; a head's sink joins the maximum and the sum only."""
+    """Return softmax along the last axis; a head's sink only affects the maximum and the sum."""
     top = max_along(scores)
     if sinks is None:
         e = exp(scores - top)
@@ -51,7 +51,7 @@ def soft_max(
 
 
 def weigh_values(p: Values, v: Values) -> Values:
-    """Return p @ v; rows of v with weight 0 do not count, even if infinite or NaN."""
+    """Return p @ v; ignore rows of v with weight 0, even if they are infinite or NaN."""
     finite = np.isfinite(v)
     out: Values = p @ np.where(finite, v, 0)
     for cell in np.flatnonzero(~finite.all(axis=(0, 1, 3))):
@@ -69,9 +69,9 @@ def flash_attn_ext(
     if cap > 0:
         scores = cap * tanh(scores / cap)
     bias = add_bias(np.zeros(scores.shape), mask, node.param("max_bias"))
-    scores = np.where(bias == -np.inf, -np.inf, scores + bias)  # whatever a hidden key holds
+    scores = np.where(bias == -np.inf, -np.inf, scores + bias)  # also for NaN in masked keys
     p = weights(scores, sinks)
-    p = np.where((scores == -np.inf).all(axis=-1, keepdims=True), 0, p)  # a token that sees nothing
+    p = np.where((scores == -np.inf).all(axis=-1, keepdims=True), 0, p)  # fully masked tokens
     return weigh_values(p, stretch(v, 1, n_head)).swapaxes(1, 2)
 
 

@@ -10,7 +10,7 @@ from ggml_ref.functions import maximum, total
 from ggml_ref.table import table
 from ggml_ref.values import Values
 
-F = np.float32  # places are computed as ggml does: at the edge between two pixels it matters
+F = np.float32  # positions use ggml's precision: rounding matters at the edge between two pixels
 CUBIC = -0.75
 
 
@@ -33,7 +33,7 @@ def nearest(n_out: int, n_in: int, scale: np.float32) -> Values:
 
 
 def matrix(n_out: int, n_in: int, mode: int) -> Values:
-    """Return how much of each pixel goes into each pixel of the result, [n_out, n_in]."""
+    """Return the weights of the input pixels in each output pixel, [n_out, n_in]."""
     scale, half = F(n_out) / F(n_in), F(0.5)
     if mode & ALIGN_CORNERS:
         half = F(0)
@@ -49,7 +49,7 @@ def matrix(n_out: int, n_in: int, mode: int) -> Values:
     reach = 3
     pixels = np.arange(-reach, n_in + reach)
     weights = (cubic if kind == 2 else triangle)(pixels - x[:, None].astype(float))
-    weights[:, reach] += weights[:, :reach].sum(-1)  # beyond the edge the edge pixel repeats
+    weights[:, reach] += weights[:, :reach].sum(-1)  # replicate the edge pixel
     weights[:, -reach - 1] += weights[:, -reach:].sum(-1)
     return weights[:, reach:-reach]
 

@@ -1,7 +1,7 @@
-"""Common parts of the iq1, iq2 and iq3 types: values are codebook points times a group's scale.
+"""Common code of the iq1, iq2 and iq3 types: codebook points times one scale per group.
 
-ggml quantizes these types with importance weights and lists of near points; bytes here differ. A
-group's scale is the best of a few by squared error; then every point is the nearest one.
+ggml quantizes these types with importance weights and lists of near points; its bytes differ. A
+group's scale is the best of a few by squared error; each point is the nearest codebook point.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ EVEN = np.array([s | s.bit_count() % 2 << 7 for s in range(128)], np.uint8)
 
 DELTA = np.array([0.125, -0.125], np.float32)  # iq1's constant, added to all values of a point
 
-BLOCKS = 1 << 10  # quantized at a time
+BLOCKS = 1 << 10  # blocks quantized at a time
 RATIOS = (0.9, 1.0, 1.15, 1.3)  # largest value / largest level: the initial values of a scale
 
 
@@ -35,15 +35,15 @@ def points(name: str) -> F32:
 
 
 def signs(bits: U8) -> F32:
-    """Expand bytes [...] of eight signs, the first one lowest, to 1 or -1 [..., 8]."""
+    """Expand bytes [...] of eight sign bits, lowest first, to 1 or -1 [..., 8]."""
     return 1 - 2 * block.float32(np.unpackbits(bits[..., None], axis=-1, bitorder="little"))
 
 
 def split_signs(x: F32, even: bool) -> tuple[F32, U8]:
     """Return magnitudes of x [..., 8] and their signs as bytes [...].
 
-    If the number of minuses must be even, the value of the smallest magnitude may get the wrong
-    sign; its magnitude is then negative.
+    If `even`, an odd number of minuses is corrected by the wrong sign for the smallest magnitude.
+    That magnitude is then negative.
     """
     minus, size = x < 0, np.abs(x)
     if even:
@@ -54,7 +54,7 @@ def split_signs(x: F32, even: bool) -> tuple[F32, U8]:
 
 
 def in_pieces(quantize: Quantize) -> Quantize:
-    """Return the function, called for some blocks of 256 at a time to keep its arrays small."""
+    """Return `quantize` applied to BLOCKS blocks of 256 at a time, to limit memory."""
 
     @wraps(quantize)
     def quantize_pieces(x: npt.NDArray[np.floating]) -> bytes:
@@ -65,14 +65,14 @@ def in_pieces(quantize: Quantize) -> Quantize:
 
 
 def over_group(x: F32) -> F32:
-    """Sum of the values of a group, [..., points, length] -> [..., 1, 1]."""
+    """Return the sum of the values of each group, [..., points, length] -> [..., 1, 1]."""
     return block.ordered_sum(x.reshape(*x.shape[:-2], 1, -1))
 
 
 def fit(codebook: Search, x: F32, ratios: tuple[float, ...] = RATIOS) -> tuple[F32, F32]:
-    """Return scales [..., 1, 1] of groups x [..., points, length], and how much each lessens x².
+    """Return scales [..., 1, 1] of groups x [..., points, length], and their reductions of x².
 
-    Every initial scale is refitted by least squares to its points; the best one wins.
+    Each initial scale is refitted to its points by least squares; the best result is chosen.
     """
     largest = np.abs(x).max(axis=(-2, -1), keepdims=True) / codebook.points.max()
     scale = gain = np.zeros_like(largest)
@@ -85,8 +85,10 @@ def fit(codebook: Search, x: F32, ratios: tuple[float, ...] = RATIOS) -> tuple[F
 
 
 def in_steps(scale: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8, F32]:
-    """Return scales [n_blocks, groups] rounded to d / unit · (2·step + 1): d [n_blocks], steps
-    below n, and the rounded scales."""
+    """Round scales [n_blocks, groups] to d / unit · (2·step + 1), with step < n.
+
+    Returns d [n_blocks], the steps, and the rounded scales.
+    """
     base = scale.max(axis=1, keepdims=True) / np.float32(2 * n - 1)
     d = block.to_half(base * unit)
     base = block.float32(d) / np.float32(unit)

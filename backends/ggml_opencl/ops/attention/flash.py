@@ -1,4 +1,4 @@
-"""Attention without a score matrix: blocks of query rows; long caches in parts, to be merged."""
+"""Flash attention by blocks of query rows; long KV caches are split into parts and merged."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from ggml_opencl.table import WG, Launch, defines, table
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32
 
-MOST_ROWS = 16  # of a block
-ROW_VALUES = 4096  # of a block's queries, in local memory, and of its results, in registers
-ENOUGH = 256  # groups, from which keys need no parts
-WANTED = 1024  # groups, if they do
+MOST_ROWS = 16  # maximum query rows per block
+ROW_VALUES = 4096  # maximum values of a block: queries in local memory, results in registers
+ENOUGH = 256  # work-groups that fill the device, so that keys are not split
+WANTED = 1024  # target number of work-groups if keys are split
 MOST_PARTS = 64
 
 
@@ -28,14 +28,14 @@ def why_not_cached(node: Tensor) -> str:
 
 
 def count_rows(q: Tensor, k: Tensor, v: Tensor) -> int:
-    """Query rows of a block, a power of two."""
+    """Return the query rows per block, a power of two."""
     most = min(MOST_ROWS, ROW_VALUES // max(k.ne[0], v.ne[0]))
     rows = q.ne[1] * q.ne[2] // k.ne[2]
     return power_of_two(max(1, min(most, 2 * rows - 1)))
 
 
 def split_keys(groups: int, n_kv: int) -> tuple[int, int]:
-    """Return how many parts the keys are cut into for so many groups, and the keys of each."""
+    """Return the number of key parts for `groups` work-groups, and the keys per part."""
     chunks = max(1, -(-n_kv // WG))
     wanted = 1 if groups >= ENOUGH else min(chunks, -(-WANTED // groups), MOST_PARTS)
     length = -(-chunks // wanted)
@@ -70,7 +70,7 @@ def flash_attn_ext(node: Tensor) -> list[Launch]:
     main = Launch(family, "flash_attn_ext", tensors, groups, scalars, given, scratch=scratch)
     if n_part == 1:
         return [main]
-    # of the same program, whose other tensors' types the merging kernel does not read
+    # same program: main's tensor types apply, although the merge kernel has fewer tensors
     types = main.type_names()
     each = (q.ne[1], q.ne[2], q.ne[3])
     merge = Launch(
