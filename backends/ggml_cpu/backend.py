@@ -129,7 +129,7 @@ class CPUDevice:
 
     def begin(self, types: Iterable[str]) -> None:
         def repacking() -> list[Kernel]:
-            from ggml_cpu.repack import repack_kernels  # lazily: compilers may start first
+            from ggml_cpu.repack import repack_kernels  # only if the cache is not empty
 
             return repack_kernels(types)
 

@@ -6,8 +6,8 @@ the run. Word FAULT of a parameter block is the address of the program's record,
 | word   | content                                                               |
 |--------|-----------------------------------------------------------------------|
 | FOUND  | number of bad indices                                                 |
-| BLOCK  | of the first one: address of its parameter block                      |
-| INDEX  | the index                                                             |
+| BLOCK  | address of the parameter block of the first bad index                 |
+| INDEX  | the first bad index                                                   |
 | LIMIT  | its limit: 0 <= index < limit                                         |
 | BOUNDS | address of the record of bounds checks (bounds/); 0 if they are off   |
 """
