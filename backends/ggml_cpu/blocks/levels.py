@@ -37,7 +37,7 @@ def store_levels(src, table, scale, dst):
 
 @fn
 def nearest_uneven(x):
-    """Return the index of the level nearest to x; the upper one of a tie."""
+    """Return the index of the level nearest to x; between two levels, the upper index."""
     index = v.i32x16(0)
     for i in range(15):
         index = index + v.select(x >= v.ld_f32(v.table(HALFWAY) + 4 * i), v.i32x16(1), 0)
@@ -51,7 +51,7 @@ def uneven_at(index):
 
 @fn
 def nearest_fp4(x, scale):
-    """Return the index of the level for which level * scale is nearest to x; the first of a tie."""
+    """Return the index i that minimizes |level[i] * scale - x|; of equal errors, the first."""
     least, index = v.vabs(x), v.i32x16(0)
     for i in range(1, 16):
         error = v.vabs(v.ld_f32(v.table(FP4_FLOATS) + 4 * i) * scale - x)
