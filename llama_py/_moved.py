@@ -64,9 +64,9 @@ class LazyFinder:
 
 def former(ctx: Any, name: str, module: str, kind: str) -> Any:
     """Return the object that a former attribute of a context held, with a warning."""
-    use = f"{module}.{kind}.of(ctx)"
+    use = f"{module}.{kind}.for_context(ctx)"
     warnings.warn(f"Context.{name} is deprecated; use {use}", DeprecationWarning, stacklevel=3)
-    return getattr(import_module(module), kind).of(ctx)
+    return getattr(import_module(module), kind).for_context(ctx)
 
 
 def install() -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, overload
 from ggml_py._moved import Former
 from ggml_py.errors import ModelError
 from llama_py.batch import F32
-from llama_py.batch.prompts import Prompt, ids_of, n_cells, n_whole, text_of
+from llama_py.batch.prompts import Prompt, decode_text, n_cells, n_whole, tokenize_prompt
 from llama_py.context import Context
 from llama_py.decoding.prefix import Prefix
 from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.loading.model import LoadedModel
 from llama_py.params import AnswerParams, ContextParams, GenerateParams, ModelParams, SamplingParams
-from llama_py.support.signature import describe, described, takes
+from llama_py.support.signature import describe, describe_options, takes
 
 # The methods import the modules for text, which contexts without text do not need.
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Model(LoadedModel):
     def stream(self, prompt: Prompt, **options: Any) -> Pieces:
         """Do `generate`, but yield pieces. This ends the previous response."""
         p = AnswerParams(**options)
-        return self._started(ids_of(self.tokenizer, prompt), p)
+        return self._start_answer(tokenize_prompt(self.tokenizer, prompt), p)
 
     @takes(AnswerParams)
     def infill(
@@ -82,7 +82,7 @@ class Model(LoadedModel):
             n_ctx=self.hparams.n_ctx_train,
             n_predict=max(p.max_tokens, 0),
         )
-        return join_pieces(self._started(ids, p))
+        return join_pieces(self._start_answer(ids, p))
 
     def build_image_prompt(self, text: str, images: Sequence[Given]) -> ImagePrompt:
         """Return a prompt for `generate` and `stream` with images at each "<__media__>" in the
@@ -91,7 +91,9 @@ class Model(LoadedModel):
 
         return image_prompt(self.tokenizer, self.hparams, self.vision_encoder, text, images)
 
-    def _started(self, ids: list[int], p: AnswerParams, chat: ChatPrompt | None = None) -> Pieces:
+    def _start_answer(
+        self, ids: list[int], p: AnswerParams, chat: ChatPrompt | None = None
+    ) -> Pieces:
         self._stop()
         self._answering = self._answer(ids, p, chat)
         return self._answering
@@ -145,7 +147,7 @@ class Model(LoadedModel):
                 n_ubatch=max(d.n_ubatch, n_ubatch),
             )
             if own is not None:
-                PrefixCache.of(larger).transfer_from(PrefixCache.of(own))
+                PrefixCache.for_context(larger).transfer_from(PrefixCache.for_context(own))
             self._own = Prefix(larger)
         return self._own
 
@@ -173,7 +175,7 @@ class Model(LoadedModel):
         **options: Any,
     ) -> ChatAnswer: ...
 
-    @described(AnswerParams)
+    @describe_options(AnswerParams)
     def chat(
         self,
         messages: str | Sequence[Message],
@@ -209,7 +211,7 @@ class Model(LoadedModel):
         text = join_pieces(pieces)
         return text if tools is None else reader.answer
 
-    @described(AnswerParams)
+    @describe_options(AnswerParams)
     def stream_chat(
         self,
         messages: str | Sequence[Message],
@@ -242,7 +244,7 @@ class Model(LoadedModel):
         how = ChatOptions(tool_choice=choice, parallel_tool_calls=parallel)
         chat = ChatPrompt(self, _with_images(_messages(messages), images), tools, how)
         p, reader = chat.answer(AnswerParams(**options)), chat.reader()
-        return chat.read(self._started(chat.ids(media_path), p, chat), p, reader), reader
+        return chat.read(self._start_answer(chat.ids(media_path), p, chat), p, reader), reader
 
     def apply_chat_template(
         self,
@@ -302,7 +304,7 @@ describe(Model.context, ContextParams)
 def _messages(given: str | Sequence[Message]) -> Sequence[Message]:
     """Return a conversation; a single question becomes one."""
     if isinstance(given, (str, bytes, bytearray)):
-        return [{"role": "user", "content": text_of(given)}]
+        return [{"role": "user", "content": decode_text(given)}]
     if not isinstance(given, Iterable):
         raise ModelError(f"chat takes a string or a list of messages, got {type(given).__name__}")
     return given

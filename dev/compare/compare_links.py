@@ -164,9 +164,9 @@ def theirs(spaces: Spaces, folder: Path, args: argparse.Namespace) -> dict[str, 
 
 
 def layers(path: str) -> int:
-    from llama_py.fit.planning import PlannedModel, header_of, stand_ins
+    from llama_py.fit.planning import PlannedModel, open_header, stand_ins
 
-    return PlannedModel(header_of(path), stand_ins(["cpu"])).hparams.n_layer
+    return PlannedModel(open_header(path), stand_ins(["cpu"])).hparams.n_layer
 
 
 def probed(spaces: Spaces) -> tuple[float, float]:
@@ -213,7 +213,7 @@ class Predicted:
     """Predictions of the cost model, from runs of the model in one process."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        from llama_py.fit.planning import PlannedModel, header_of, stand_ins
+        from llama_py.fit.planning import PlannedModel, open_header, stand_ins
         from llama_py_tools.bench.bench import run_tests
         from llama_py_tools.bench.params import BenchParams
         from llama_py_tools.bench.predict import command
@@ -225,7 +225,7 @@ class Predicted:
             threads=(args.threads,),
             repetitions=args.repetitions,
         )
-        model = PlannedModel(header_of(args.model), stand_ins(["cpu"]))
+        model = PlannedModel(open_header(args.model), stand_ins(["cpu"]))
         limits = command.machine_limits(o, args.model, model, run_tests)
         n, n_ctx = min(args.n_prompt, o.n_ubatch[0]), max(args.n_prompt, args.n_gen)
         self.n_prompt, self.n_batches = args.n_prompt, -(-args.n_prompt // n)

@@ -110,7 +110,7 @@ def compare(path: Path, device: str, n_prompt: int) -> Found:
         if left_out:
             kept = [t for name, t in file.tensors.items() if name not in left_out]
             path = Path(folder) / path.name
-            replace_file(path, content(file.metadata.stored, kept))
+            replace_file(path, content(file.metadata.stored_values, kept))
         wanted = runs.exact if facts.logits else runs.RUNS["pooled-none"]
         theirs = runs.Case(made, facts, lambda **how: LlamaCpp(path, **how))
         ours = runs.Case(made, facts, lambda **how: Ours(path, device, **how))

@@ -60,16 +60,16 @@ def _compared(name: str, how: str) -> tuple[float, bool, bool]:
 
 def placement(how: str) -> Placement:
     """Return equal shares; larger shares for later stages, as tiny models have few layers."""
-    from llama_py.weights.placement import Placement, arranged, devices_in_use
+    from llama_py.weights.placement import Placement, arrange_devices, devices_in_use
 
-    parallel = Parallel.of(how) if "=" in how else None
+    parallel = Parallel.parse(how) if "=" in how else None
     mode, n, size = "graph" if how == "host" else how, n_started(), 1
     if parallel is not None:
         mode, size = "graph" if parallel.size > 1 else "layer", parallel.size
     shares = [2.0 ** (i // size) if parallel else 1.0 for i in range(n)]
     found = devices_in_use([f"mpi{i}" for i in range(n)])
     shares += [1.0] * (how == "host")
-    devices, order = arranged(found, mode, 0, shares)
+    devices, order = arrange_devices(found, mode, 0, shares)
     return Placement(devices, tensor_split=order, split_mode=mode, parallel=parallel)
 
 

@@ -65,7 +65,7 @@ def generate(
     into.texts.append([piece.token for piece in pieces])
     into.rates.append(pieces[-1].gen_rate)
     if n_max:
-        found = next(iter(Sequences.of(ctx).statistics.values()))
+        found = next(iter(Sequences.for_context(ctx).statistics.values()))
         into.rate, into.length = f"{found.rate:.2f}", f"{found.mean_length:.2f}"
 
 

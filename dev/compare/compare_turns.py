@@ -55,7 +55,7 @@ class Ours:
 
     def __call__(self, ids: Sequence[int], n: int) -> Turn:
         start = perf_counter()
-        told = PrefixCache.of(self.ctx).start(ids)
+        told = PrefixCache.for_context(self.ctx).start(ids)
         answer, first = [], 0.0
         for piece in llama_py.stream(self.ctx, ids[told.n_reused :], max_tokens=n):
             first = first or perf_counter() - start

@@ -165,7 +165,7 @@ def _stream(name: str, numbers: range, seed: int, run: Run) -> None:
         at = i % len(PROMPTS)
         pieces = stream(ctx, PROMPTS[at], sampler=sampler, max_tokens=LENGTH, **spec(name))
         run.texts[at, tuple(p.token for p in pieces if p.token is not None)] += 1
-    for s in Sequences.of(ctx).statistics.values():
+    for s in Sequences.for_context(ctx).statistics.values():
         run.n_drafted += s.n_drafted
         run.n_accepted += s.n_accepted
 

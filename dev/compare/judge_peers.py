@@ -110,7 +110,7 @@ def tiny(name: str, out: Path) -> Path:
     }  # fmt: skip
     with GGUFFile.open(bare) as file:
         more = {f"tokenizer.ggml.{key}": value for key, value in keys.items()}
-        replace_file(path, content(file.metadata.stored | more, file.tensors.values()))
+        replace_file(path, content(file.metadata.stored_values | more, file.tensors.values()))
     return path
 
 

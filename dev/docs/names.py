@@ -27,7 +27,7 @@ PREPOSITIONS = (
     "|between|beyond|above|below|near|since|until|like|as|up|down|out|off|through|past|against"
 )
 # Words with the form of a participle that are nouns, verbs or field terms.
-OTHER = "embed|seed|feed|need|speed|shared|nested|fixed"
+OTHER = "embed|seed|feed|need|speed|shared|nested|fixed|unembed"
 RULES = {
     "participle": re.compile(
         rf"(?!({OTHER})$)[a-z]+ed|told|kept|made|held|given|taken|found|seen|known|said|meant|left"
@@ -43,7 +43,7 @@ RULES = {
         "|largest|smallest|longest|best|worst|first|last|late|lazily|early|quiet|quick|live|lone"
     ),
     "ends in a preposition": re.compile(
-        "(?!is_|has_|can_)[a-z0-9_]+_"
+        "(?!is_|has_|can_|visit_)[a-z0-9_]+_"
         "(of|in|by|for|over|into|beside|behind|before|after|without|with|from|to|at|on)"
     ),
 }

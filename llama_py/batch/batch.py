@@ -85,7 +85,7 @@ class UBatch:
             if len(self.seq_id_unq) == 1:
                 self._by_seq = [(self.seq_id_unq[0], slice(0, self.n_tokens))]
             else:
-                self._by_seq = list(positions_of(self.seq_id).items())
+                self._by_seq = list(index_sequences(self.seq_id).items())
         return self._by_seq
 
 
@@ -108,7 +108,7 @@ def ubatch_reserve(n_seq_tokens: int, n_seqs: int, n_pos: int = 1) -> UBatch:
     )
 
 
-def positions_of(seq_id: list[SeqIds]) -> dict[int, Index]:
+def index_sequences(seq_id: list[SeqIds]) -> dict[int, Index]:
     """Return each sequence with the indices of its tokens."""
     found: dict[int, list[int]] = {}
     for i, ids in enumerate(seq_id):

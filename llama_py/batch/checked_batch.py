@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ContextError
-from llama_py.batch.batch import END, F32, I32, Batch, Index, SeqIds, Wanted, positions_of
+from llama_py.batch.batch import END, F32, I32, Batch, Index, SeqIds, Wanted, index_sequences
 
 
 class Positions(Protocol):
@@ -82,7 +82,7 @@ class CheckedBatch:
         """Return each sequence with the indices of its tokens."""
         return self._of_seq
 
-    def tokens_of(self, ids: SeqIds) -> npt.NDArray[np.intp]:
+    def find_tokens(self, ids: SeqIds) -> npt.NDArray[np.intp]:
         """Return indices of the tokens of exactly this sequence set."""
         found = self._of_set.get(ids)
         if found is None:
@@ -149,7 +149,7 @@ class CheckedBatch:
         if len(self._sets) == 1:
             self._of_seq: dict[int, Index] = dict.fromkeys(self.seq_id[0], slice(0, self.n_tokens))
         else:
-            self._of_seq = positions_of(self.seq_id)
+            self._of_seq = index_sequences(self.seq_id)
 
     def give_to_first(self) -> None:
         """Assign all tokens, which belong to the same sequences, to the first one only."""
@@ -191,11 +191,11 @@ class CheckedBatch:
                 steps = np.diff(pos)
                 if steps.min() < 0:
                     raise ContextError(
-                        f"positions of sequence {s} must not decrease, got {_some(pos)}"
+                        f"positions of sequence {s} must not decrease, got {_format_values(pos)}"
                     )
                 if steps.max() > 1 and self.n_pos == 1:
                     raise ContextError(
-                        f"positions of sequence {s} must not have a gap, got {_some(pos)}"
+                        f"positions of sequence {s} must not have a gap, got {_format_values(pos)}"
                     )
 
     def _check_start(self, s: int, first: int, last: int) -> None:
@@ -245,6 +245,6 @@ class CheckedBatch:
         self.n_outputs = int(np.count_nonzero(self.output))
 
 
-def _some(values: I32) -> str:
+def _format_values(values: I32) -> str:
     shown = ", ".join(map(str, values[:8]))
     return f"[{shown}{', ...' if values.size > 8 else ''}]"

@@ -61,7 +61,7 @@ class Medium(Protocol):
         """
 
 
-class Mixed(list[int]):
+class MixedPrompt(list[int]):
     """The ids of a prompt with images: a negative id is a position of an image
     (llama_py.vision.prompt).
 
@@ -82,7 +82,7 @@ class Mixed(list[int]):
         """Images of the prompt by their first positions."""
 
     @abstractmethod
-    def rest(self, n: int) -> Mixed | None:
+    def rest(self, n: int) -> MixedPrompt | None:
         """Return the prompt after the first n positions; None if it cannot begin there."""
 
     @abstractmethod
@@ -92,12 +92,12 @@ class Mixed(list[int]):
 
 def n_cells(ids: Sequence[int]) -> int:
     """Return the number of cells that a prompt takes."""
-    return ids.n_tokens if isinstance(ids, Mixed) else len(ids)
+    return ids.n_tokens if isinstance(ids, MixedPrompt) else len(ids)
 
 
 def n_whole(ids: Sequence[int]) -> int:
     """Return how many rows of a prompt must be computed together."""
-    return ids.n_whole if isinstance(ids, Mixed) else 1
+    return ids.n_whole if isinstance(ids, MixedPrompt) else 1
 
 
 def check_whole(n: int, cparams: CParams) -> None:
@@ -115,7 +115,7 @@ def is_mixed(*parts: Sequence[int]) -> bool:
     return any(id < 0 for ids in parts for id in ids)
 
 
-def text_of(text: str | bytes | bytearray) -> str:
+def decode_text(text: str | bytes | bytearray) -> str:
     """Return a text given as str or UTF-8 bytes; ModelError for invalid bytes."""
     if isinstance(text, str):
         return text
@@ -128,12 +128,12 @@ def text_of(text: str | bytes | bytearray) -> str:
         ) from None
 
 
-def ids_of(tokenizer: Tokenizer, prompt: Prompt, add_special: bool = True) -> list[int]:
+def tokenize_prompt(tokenizer: Tokenizer, prompt: Prompt, add_special: bool = True) -> list[int]:
     """Return a prompt's tokens; ids are unchanged. ModelError for other types."""
-    if isinstance(prompt, Mixed):
+    if isinstance(prompt, MixedPrompt):
         return prompt
     if isinstance(prompt, (str, bytes, bytearray)):
-        return tokenizer.tokenize(text_of(prompt), add_special)
+        return tokenizer.tokenize(decode_text(prompt), add_special)
     try:
         return [int(id) for id in prompt]
     except (TypeError, ValueError):

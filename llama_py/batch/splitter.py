@@ -128,7 +128,7 @@ class BatchSplitter(CheckedBatch):
         parts = []
         for ids in sets:
             start = self._taken[ids]
-            parts.append(self.tokens_of(ids)[start : start + length])
+            parts.append(self.find_tokens(ids)[start : start + length])
             self._taken[ids] += length
         where = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return self._add(where, len(sets), True)
@@ -138,7 +138,7 @@ class BatchSplitter(CheckedBatch):
         chosen: list[SeqIds] = []
         taken = kind = 0
         for ids, _ in groupby(self.seq_id):
-            if self._taken[ids] == len(self.tokens_of(ids)) or taken & self._sets[ids]:
+            if self._taken[ids] == len(self.find_tokens(ids)) or taken & self._sets[ids]:
                 continue
             if sequential and chosen and ids[0] != chosen[-1][0] + 1:
                 continue
@@ -153,12 +153,12 @@ class BatchSplitter(CheckedBatch):
         return chosen
 
     def _next_kind(self, ids: SeqIds) -> int:
-        i = self.tokens_of(ids)[self._taken[ids]]
+        i = self.find_tokens(ids)[self._taken[ids]]
         return 0 if self._kinds is None else int(self._kinds[i])
 
     def _rest(self, ids: SeqIds) -> npt.NDArray[np.intp]:
         """Return the next tokens of a sequence set that are of one kind."""
-        rest = self.tokens_of(ids)[self._taken[ids] :]
+        rest = self.find_tokens(ids)[self._taken[ids] :]
         if self._kinds is None:
             return rest
         other = self._kinds[rest] != self._kinds[rest[0]]
@@ -206,7 +206,7 @@ def _keep_tails(
     return (left[0] if left[0] <= n_ubatch else left[0] - n_tail), sets[:1]
 
 
-def splitter_of(
+def create_splitter(
     tokens: Sequence[int] | I32 | Batch,
     wanted: Wanted,
     hp: HParams,

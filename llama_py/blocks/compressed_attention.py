@@ -66,7 +66,9 @@ class CompressedAttention:
         self.wq_b = w.linear("attn_q_b", sizes.n_lora_q, n_head * d, scaled=False)
         self.wkv = w.linear("attn_kv", n_embd, d, scaled=False)
         self.kv_norm = w.norm("attn_kv_a_norm", d)
-        self.wo_a = w.reshaped("attn_output_a.weight", n_head * d // groups, sizes.n_lora_o, groups)
+        self.wo_a = w.reshaped_tensor(
+            "attn_output_a.weight", n_head * d // groups, sizes.n_lora_o, groups
+        )
         self.wo_b = w.linear("attn_output_b", groups * sizes.n_lora_o, n_embd, scaled=False)
         self.compressor: Compressor | None = None
         if sizes.compressed is not None:

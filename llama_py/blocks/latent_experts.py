@@ -10,7 +10,7 @@ from llama_py.blocks.experts import Experts
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.hparams.shard import Shard, Steps, alone
+from llama_py.hparams.shard import Shard, Steps, run_steps
 from llama_py.weights import Weights
 
 if TYPE_CHECKING:
@@ -38,7 +38,9 @@ class LatentExpertHParams(HParams):
 
     def shared(self, share: Shard) -> Self:
         hp, n, stem = super().shared(share), self.n_expert_latent, f"{self.latent_stem}_up"
-        hp.of_latent(share.of(n, 1, stem) if n else 0, share.before(n, 1, stem) if n else 0)
+        hp.of_latent(
+            share.count_own(n, 1, stem) if n else 0, share.count_preceding(n, 1, stem) if n else 0
+        )
         return hp
 
 
@@ -74,7 +76,7 @@ class LatentExperts:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Apply routed and shared experts: [n_embd, n_tokens] -> same shape."""
-        return alone(self.steps(g, cur, il))
+        return run_steps(self.steps(g, cur, il))
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
         """Apply the experts, yielding their sum before it is projected back."""

@@ -86,7 +86,7 @@ class DeltaNetHParams(HParams):
         hp = super().shared(share)
         n_each = self.ssm_dt_rank // self.ssm_n_group
         width = self.ssm_d_state * (1 if self.interleaved else n_each)
-        hp.ssm_n_group = share.of(self.ssm_n_group, width, "ssm_out")
+        hp.ssm_n_group = share.count_own(self.ssm_n_group, width, "ssm_out")
         hp.ssm_dt_rank = hp.ssm_n_group * n_each
         hp.ssm_d_inner = hp.ssm_dt_rank * self.ssm_d_state
         hp._derive()

@@ -33,7 +33,7 @@ from llama_py.gguf.keys import Keys, flag, uint
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import HParams
-from llama_py.hparams.shard import Shard, Steps, alone
+from llama_py.hparams.shard import Shard, Steps, run_steps
 from llama_py.memory.specs import StateSpec
 from llama_py.weights import Bias, Weights
 
@@ -78,11 +78,11 @@ class SSMHParams(HParams):
         hp = super().shared(share)
         n_group = self.ssm_n_group
         if n_group:
-            hp.ssm_n_group = share.of(n_group, self.ssm_d_inner // n_group, "ssm_out")
+            hp.ssm_n_group = share.count_own(n_group, self.ssm_d_inner // n_group, "ssm_out")
             hp.ssm_dt_rank = self.ssm_dt_rank // n_group * hp.ssm_n_group
             hp.ssm_d_inner = self.ssm_d_inner // n_group * hp.ssm_n_group
         else:
-            hp.ssm_d_inner = share.of(self.ssm_d_inner, 1, "ssm_out", "ssm_x")
+            hp.ssm_d_inner = share.count_own(self.ssm_d_inner, 1, "ssm_out", "ssm_x")
         hp._derive()
         return hp
 
@@ -145,7 +145,7 @@ class MambaMixer(_Mamba):
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Apply the layer: [n_embd, n_tokens] -> same shape."""
-        return alone(self.steps(g, cur, il))
+        return run_steps(self.steps(g, cur, il))
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
         """Apply the layer, yielding dt, B and C, which need all dimensions, before the scan."""

@@ -57,7 +57,7 @@ class ChannelMixHParams(RwkvHParams):
     def shared(self, share: Shard) -> Self:
         hp = super().shared(share)
         hp.n_ff = tuple(
-            share.of(n, 1, "channel_mix_value", il=il) for il, n in enumerate(self.n_ff)
+            share.count_own(n, 1, "channel_mix_value", il=il) for il, n in enumerate(self.n_ff)
         )
         return hp
 

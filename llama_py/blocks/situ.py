@@ -19,14 +19,14 @@ class Situ:
     linear_beta: float
 
     def gate(self, gate: Tensor) -> Tensor:
-        return mul(_bound(gate, self.beta), sigmoid(gate))
+        return mul(_softcap(gate, self.beta), sigmoid(gate))
 
     def __call__(self, gate: Tensor, up: Tensor) -> Tensor:
         gate = self.gate(gate)
-        return mul(gate, _bound(up, self.linear_beta) if self.linear_beta > 0 else up)
+        return mul(gate, _softcap(up, self.linear_beta) if self.linear_beta > 0 else up)
 
 
-def _bound(x: Tensor, bound: float) -> Tensor:
+def _softcap(x: Tensor, bound: float) -> Tensor:
     return scale(tanh(scale(x, 1.0 / bound)), bound)
 
 

@@ -59,7 +59,7 @@ class TimeMixHParams(RwkvHParams):
         """Return the share of heads; token-shift inputs are not split."""
         hp, n_kv = super().shared(share), self.wkv_n_head_kv
         each = self.wkv_n_head // n_kv
-        hp.wkv_n_head_kv = share.of(n_kv, each * self.wkv_head_size, "time_mix_output")
+        hp.wkv_n_head_kv = share.count_own(n_kv, each * self.wkv_head_size, "time_mix_output")
         hp._of_heads(hp.wkv_n_head_kv * each)
         return hp
 

@@ -94,13 +94,13 @@ class Reader:
         for part in one.parts:
             self._visit(part)
 
-    def said(self, one: TaggedPart) -> None:
+    def add_content(self, one: TaggedPart) -> None:
         self.content += one.text
 
-    def thought(self, one: TaggedPart) -> None:
+    def add_reasoning(self, one: TaggedPart) -> None:
         self.reasoning += one.text
 
-    def opened(self, one: TaggedPart) -> None:
+    def open_call(self, one: TaggedPart) -> None:
         self.call, self.n_args, self.open_quote = ToolCall("", ""), 0, False
 
     def set_id(self, one: TaggedPart) -> None:
@@ -109,22 +109,22 @@ class Reader:
             id = id[1:-1]
         self._now(id=id)
 
-    def named(self, one: TaggedPart) -> None:
+    def name_call(self, one: TaggedPart) -> None:
         arguments = self._arguments() or "{"
         self._now(name=one.text.rstrip(SPACES), arguments=arguments)
         if self.call is not None:  # visible from this point
             self.calls.append(self.call)
             self.call = None
 
-    def whole_arguments(self, one: TaggedPart) -> None:
+    def set_arguments(self, one: TaggedPart) -> None:
         text = one.text.rstrip(SPACES)
         if text.startswith("{"):
             self._now(arguments=text)
 
-    def argument_opened(self, one: TaggedPart) -> None:
+    def open_argument(self, one: TaggedPart) -> None:
         self.open_quote = False
 
-    def argument_named(self, one: TaggedPart) -> None:
+    def name_argument(self, one: TaggedPart) -> None:
         name = one.text[1:] if one.text[:1] in (*SPACES, "") else one.text
         before = self._arguments() or "{"
         comma = "," if self.n_args else ""
@@ -139,13 +139,13 @@ class Reader:
         self.open_quote = True
         self._add(begin + escape_json(one.text))
 
-    def argument_closed(self, one: TaggedPart) -> None:
+    def close_argument(self, one: TaggedPart) -> None:
         if self.open_quote:
             self._add('"')
         self.open_quote = False
 
-    def closed(self, one: TaggedPart) -> None:
-        self.argument_closed(one)
+    def close_call(self, one: TaggedPart) -> None:
+        self.close_argument(one)
         self._add("}" * depth(self._arguments()))
         if self.call is not None and self.call.name:
             self.calls.append(self.call)
@@ -167,10 +167,10 @@ class Reader:
 
 
 _READ = {
-    CONTENT: Reader.said, REASONING: Reader.thought, TOOL_OPEN: Reader.opened,
-    TOOL_ID: Reader.set_id, TOOL_NAME: Reader.named, TOOL_ARGS: Reader.whole_arguments,
-    ARG_OPEN: Reader.argument_opened, ARG_NAME: Reader.argument_named, ARG_VALUE: Reader.value,
-    ARG_STRING: Reader.string, ARG_CLOSE: Reader.argument_closed, TOOL_CLOSE: Reader.closed,
+    CONTENT: Reader.add_content, REASONING: Reader.add_reasoning, TOOL_OPEN: Reader.open_call,
+    TOOL_ID: Reader.set_id, TOOL_NAME: Reader.name_call, TOOL_ARGS: Reader.set_arguments,
+    ARG_OPEN: Reader.open_argument, ARG_NAME: Reader.name_argument, ARG_VALUE: Reader.value,
+    ARG_STRING: Reader.string, ARG_CLOSE: Reader.close_argument, TOOL_CLOSE: Reader.close_call,
 }  # fmt: skip
 
 

@@ -50,7 +50,7 @@ class Arguments:
         return self._reduced_schema[1]
 
     @property
-    def enforced(self) -> Part:
+    def grammar_schema(self) -> Part:
         """The schema for a grammar; references name its definitions."""
         return bundle_references(self._reduced_schema[0])
 
@@ -85,7 +85,7 @@ def tool_arguments(tool: Mapping[str, Any]) -> Arguments:
 
 def enforceable(tool: Mapping[str, Any]) -> Tool:
     """Return a tool with the schema that a grammar enforces."""
-    function = {**tool["function"], "parameters": tool_arguments(tool).enforced}
+    function = {**tool["function"], "parameters": tool_arguments(tool).grammar_schema}
     return {**tool, "function": function}
 
 

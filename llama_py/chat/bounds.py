@@ -116,31 +116,31 @@ class _Rewriter(NodeTransformer):
     def visit_For(self, node: nodes.For) -> nodes.Node:
         written = sum(len(text.data) for text in node.find_all(nodes.TemplateData))
         self.generic_visit(node)
-        node.iter = _filtered("_turns", node.iter, nodes.Const(written))
+        node.iter = _make_filter("_turns", node.iter, nodes.Const(written))
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
-        return _filtered("_concat", nodes.List(node.nodes))
+        return _make_filter("_concat", nodes.List(node.nodes))
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:
         self.generic_visit(node)
-        return _filtered("_made", node) if isinstance(node.arg, nodes.Slice) else node
+        return _make_filter("_count_value", node) if isinstance(node.arg, nodes.Slice) else node
 
     def visit_List(self, node: nodes.List) -> nodes.Node:
         self.generic_visit(node)
-        return _filtered("_made", node) if node.items else node
+        return _make_filter("_count_value", node) if node.items else node
 
     def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
         self.generic_visit(node)
-        return _filtered("_made", node) if node.items else node
+        return _make_filter("_count_value", node) if node.items else node
 
     def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
         self.generic_visit(node)
-        return _filtered("_made", node) if node.ctx == "load" and node.items else node
+        return _make_filter("_count_value", node) if node.ctx == "load" and node.items else node
 
 
-def _filtered(name: str, node: Any, *args: nodes.Expr) -> nodes.Filter:
+def _make_filter(name: str, node: Any, *args: nodes.Expr) -> nodes.Filter:
     lineno = node.lineno or 1
     return nodes.Filter(node, name, list(args), [], None, None, lineno=lineno)
 
@@ -161,18 +161,20 @@ class BoundedSandbox(SandboxedEnvironment):
     intercepted_binops = frozenset(("+", "-", "*", "/", "//", "%", "**"))
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(optimized=False, finalize=self._written, **options)
+        super().__init__(optimized=False, finalize=self._render_output, **options)
         self._local = local()
         self.globals.pop("lipsum")
-        names = {"_turns": self._turns, "_concat": self._concat, "_made": self._made}
-        self.filters = {name: self._bounded(name, f) for name, f in self.filters.items()} | names
+        names = {"_turns": self._turns, "_concat": self._concat, "_count_value": self._count_value}
+        self.filters = {
+            name: self._limit_filter(name, f) for name, f in self.filters.items()
+        } | names
 
     def start(self) -> None:
         """Start the limits of a rendering."""
         self._local.bounds = RenderBounds()
 
     def add_filter(self, name: str, function: Callable[..., Any]) -> None:
-        self.filters[name] = self._bounded(name, function)
+        self.filters[name] = self._limit_filter(name, function)
 
     @property
     def bounds(self) -> RenderBounds:
@@ -191,22 +193,22 @@ class BoundedSandbox(SandboxedEnvironment):
     def _concat(self, parts: list[Any]) -> str:
         self.bounds.step()
         self.bounds.make(sum(map(weight, parts)))
-        return "".join(map(self.text_of, parts))
+        return "".join(map(self.render_value, parts))
 
-    def text_of(self, value: Any) -> str:
+    def render_value(self, value: Any) -> str:
         """Return the text that an operand of `~` or a printed value adds."""
         return str(value)
 
-    def _made(self, value: Any) -> Any:
+    def _count_value(self, value: Any) -> Any:
         """Count a new value; iterators are counted item by item."""
         self.bounds.step()
         self.bounds.make(weight(value))
         return self._turns(value) if isinstance(value, Iterator) else value
 
     @pass_context
-    def _written(self, context: Any, value: Any) -> Any:
+    def _render_output(self, context: Any, value: Any) -> Any:
         self.bounds.step()
-        text = self.text_of(value)
+        text = self.render_value(value)
         self.bounds.make(len(text))
         return text
 
@@ -221,7 +223,7 @@ class BoundedSandbox(SandboxedEnvironment):
             _check_percent(left, right)
         elif operator == "+":
             check_size(weight(left) + weight(right))
-        return self._made(super().call_binop(context, operator, left, right))
+        return self._count_value(super().call_binop(context, operator, left, right))
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         __self.bounds.step()
@@ -230,31 +232,31 @@ class BoundedSandbox(SandboxedEnvironment):
             args = tuple(__self._turns(a) for a in args)
         elif isinstance(owner, str | bytes | list | tuple | dict):
             _check_call(__obj.__name__, owner, (*args, *kwargs.values()))
-        return __self._made(super().call(__context, __obj, *args, **kwargs))
+        return __self._count_value(super().call(__context, __obj, *args, **kwargs))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         if super().wrap_str_format(value) is None:
             return None
         text, by_map = value.__self__, value.__name__ == "format_map"
 
-        def bounded(*args: Any, **kwargs: Any) -> str:
+        def call(*args: Any, **kwargs: Any) -> str:
             args, kwargs = ((), args[0]) if by_map and args else (args, kwargs)
             check_size(text.count("{") * weight([*args, *kwargs.values()]))
             return _Formatter(self).vformat(text, args, kwargs)
 
-        return bounded
+        return call
 
-    def _bounded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _limit_filter(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a filter with limits on its arguments and result."""
         skipped = int(hasattr(function, "jinja_pass_arg"))
 
         @functools.wraps(function)
-        def bounded(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             value, *more = args[skipped:]
             _check_filter(name, value, (*more, *kwargs.values()))
-            return self._made(function(*args, **kwargs))
+            return self._count_value(function(*args, **kwargs))
 
-        return bounded
+        return call
 
 
 def _check_filter(name: str, value: Any, args: tuple[Any, ...]) -> None:

@@ -98,16 +98,16 @@ def record_use(value: Any) -> Any:
     return value
 
 
-def seen(value: Any) -> Any:
+def record_parts(value: Any) -> Any:
     """Return a JSON value with parts that record their use."""
     if isinstance(value, dict):
-        return NamedProbe({key: seen(v) for key, v in value.items()})
+        return NamedProbe({key: record_parts(v) for key, v in value.items()})
     if isinstance(value, list):
-        return RecordingList(map(seen, value))
+        return RecordingList(map(record_parts, value))
     return TextProbe(value) if isinstance(value, str) else value
 
 
-def at(value: Any, *path: Any) -> Any:
+def get_unrecorded(value: Any, *path: Any) -> Any:
     """Return a part of a value without recording it."""
     for key in path:
         kind: Any = list if isinstance(value, list) else dict
@@ -119,7 +119,7 @@ class Trial:
     """A conversation rendered by a recording sandbox. `text` is None after an error."""
 
     def __init__(self, watching: Callable[..., str], messages: list[Any], tools: Any = ()) -> None:
-        self.messages, self.tools = seen(messages), seen(list(tools))
+        self.messages, self.tools = record_parts(messages), record_parts(list(tools))
         try:
             self.text: str | None = watching(
                 messages=self.messages,
@@ -160,9 +160,9 @@ def bare(value: Any) -> Any:
     """Return the plain value, and record the use of all its parts."""
     record_use(value)
     if isinstance(value, NamedProbe):
-        return {key: bare(at(value, key)) for key in value}
+        return {key: bare(get_unrecorded(value, key)) for key in value}
     return (
-        [bare(at(value, i)) for i in range(len(value))]
+        [bare(get_unrecorded(value, i)) for i in range(len(value))]
         if isinstance(value, RecordingList)
         else value
     )
@@ -202,7 +202,7 @@ CALLED: list[dict[str, Any]] = [
 def detect_caps(watching: Callable[..., str]) -> Caps:
     """Return a template's capabilities; `watching` renders it in a recording sandbox."""
     string, typed = _contents(watching)
-    system = at(Trial(watching, [SYSTEM, USER]).messages, 0, "content")
+    system = get_unrecorded(Trial(watching, [SYSTEM, USER]).messages, 0, "content")
     calls, objects = _calls(watching)
     parallel = _parallel_calls(watching, objects)
     as_text = _text_forms(watching, objects) if typed else frozenset()
@@ -232,7 +232,7 @@ def _parallel_calls(watching: Callable[..., str], objects: bool) -> bool:
         two = [{**call, "function": CALL} for call in two]
     messages = [CALLED[0], {**CALLED[1], "tool_calls": two}, *CALLED[2:]]
     trial = Trial(watching, messages, [TOOL])
-    second = at(trial.messages, 1, "tool_calls", 1, "function")
+    second = get_unrecorded(trial.messages, 1, "tool_calls", 1, "function")
     return trial.text is not None and second.has("used")
 
 
@@ -240,14 +240,14 @@ def _calls(watching: Callable[..., str]) -> tuple[bool, bool]:
     """Return True if the template supports calls, and True if it reads arguments as
     dictionaries."""
     trial = Trial(watching, CALLED, [TOOL])
-    calls = at(trial.messages, 1, "tool_calls")
-    argument = at(calls, 0, "function", "arguments", "arg")
+    calls = get_unrecorded(trial.messages, 1, "tool_calls")
+    argument = get_unrecorded(calls, 0, "function", "arguments", "arg")
     taken = trial.text is not None
     if taken and argument.has("used"):
         return calls.has("used"), calls.has("used")
     messages = [CALLED[0], {**CALLED[1], "tool_calls": [_as_text()]}, *CALLED[2:]]
     texts = Trial(watching, messages, [TOOL])
-    used = texts.text is not None and at(texts.messages, 1, "tool_calls").has("used")
+    used = texts.text is not None and get_unrecorded(texts.messages, 1, "tool_calls").has("used")
     return used and (not taken or calls.has("used")), False
 
 
@@ -260,11 +260,11 @@ def _as_text(number: int = 1) -> dict[str, Any]:
 def _contents(watching: Callable[..., str]) -> tuple[bool, bool]:
     """Return True if contents may be texts, and True if they may be lists of parts."""
     trial = Trial(watching, [{"role": "user", "content": MARK}])
-    content = at(trial.messages, 0, "content")
+    content = get_unrecorded(trial.messages, 0, "content")
     as_list = content.has("selectattr", "array_access")
     string = trial.text is not None and not (as_list and MARK not in trial.text)
     if content.has("test_is_string"):
         empty = Trial(watching, [{"role": "user", "content": []}])
-        content = at(empty.messages, 0, "content")
+        content = get_unrecorded(empty.messages, 0, "content")
         as_list |= empty.text is not None and content.has("selectattr", "array_access")
     return string, as_list

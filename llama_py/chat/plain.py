@@ -81,7 +81,7 @@ class PlainFormat:
         """Start and end of the response's reasoning."""
         return None if self.tags is None else detect_thinking(self.tags, self.prompt, self.thinks)
 
-    def shown(self, tokenizer: Tokenizer) -> tuple[int, ...]:
+    def list_shown_tokens(self, tokenizer: Tokenizer) -> tuple[int, ...]:
         """Return the control tokens of the tags."""
         return () if self.tags is None else control_tokens(self.tags, tokenizer)
 

@@ -93,7 +93,7 @@ class Sandbox(BoundedSandbox):
         for name in ("string", "safe"):
             self.add_filter(name, as_text)
         self.add_filter("tojson", to_json)
-        self.add_filter("random", chosen)
+        self.add_filter("random", choose_random)
         self.globals |= {"raise_exception": refuse, "strftime_now": strftime_now}
 
     def unsafe_undefined(self, obj: Any, attribute: str) -> NoReturn:
@@ -108,12 +108,12 @@ class Sandbox(BoundedSandbox):
             return items
         return super()._turns([*items] if isinstance(items, list | Mapping) else items, n)
 
-    def text_of(self, value: Any) -> str:
+    def render_value(self, value: Any) -> str:
         return "" if value is None else str(value)
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         if operator == "+" and (isinstance(left, str) or isinstance(right, str)):
-            left, right = self.text_of(left), self.text_of(right)
+            left, right = self.render_value(left), self.render_value(right)
         if operator == "%" and isinstance(left, int | float) and isinstance(right, int | float):
             found = super().call_binop(context, operator, abs(left), abs(right))
             return -found if left < 0 else found
@@ -125,18 +125,18 @@ class Sandbox(BoundedSandbox):
             args = () if "sep" in kwargs else (" ",)
         return super().call(__context, __obj, *args, **kwargs)
 
-    def _bounded(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    def _limit_filter(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """Make a filter return an empty value for an undefined one, if llama.cpp's filter does."""
         skipped = int(hasattr(function, "jinja_pass_arg"))
 
         @wraps(function)
-        def emptied(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
             value = args[skipped]
             if isinstance(value, Undefined) and name in EMPTY:
                 return EMPTY[name]()
             return [] if value is None and name in OF_NONE else function(*args, **kwargs)
 
-        return super()._bounded(name, emptied)
+        return super()._limit_filter(name, call)
 
 
 class Generation(Extension):
@@ -169,7 +169,7 @@ def to_json(
 ) -> str:
     """Convert to JSON; unlike Jinja's, keep `<` and non-ASCII letters, and write 1.0 as `1`."""
     return json.dumps(
-        _plain(value),
+        _convert_integers(value),
         ensure_ascii=ensure_ascii,
         indent=indent,
         separators=separators,
@@ -178,20 +178,20 @@ def to_json(
     )
 
 
-def _plain(value: Any) -> Any:
+def _convert_integers(value: Any) -> Any:
     """Turn whole floats into integers: as C++ writes them, but no digits are lost."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e16:
         return int(value)
     if isinstance(value, Mapping):
-        return {k: _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value
+        return {k: _convert_integers(v) for k, v in value.items()}
+    return [_convert_integers(v) for v in value] if isinstance(value, list | tuple) else value
 
 
 def _json_value(value: Any) -> Any:
     """Convert values that JSON lacks: undefined to null, iterators to lists."""
     if isinstance(value, Undefined):
         return None
-    return [_plain(v) for v in value]
+    return [_convert_integers(v) for v in value]
 
 
 def refuse(message: str) -> NoReturn:
@@ -224,7 +224,7 @@ def strftime_now(format: str) -> str:
     return (MOMENT if _STILL.is_so else now()).strftime(format)
 
 
-def chosen(items: Any) -> Any:
+def choose_random(items: Any) -> Any:
     """Return a random item; undefined for an empty list."""
     found = [*items]
     if not found:

@@ -84,7 +84,7 @@ class AnswerParser:
     def feed(self, text: str) -> list[AnswerDelta]:
         """Add a piece of the response and return the deltas that are now certain."""
         if self._wrong is None and text:
-            self._more(text)
+            self._append(text)
         else:
             self._text.text += text
         return self._deltas()
@@ -113,7 +113,7 @@ class AnswerParser:
             AnswerDelta(index=i, error=call.error) for i, call in enumerate(calls) if call.error
         ]
 
-    def _more(self, text: str) -> None:
+    def _append(self, text: str) -> None:
         before = self._text.text
         if self._parse(before + text):
             return
@@ -142,7 +142,7 @@ class AnswerParser:
         if result.state == FAIL or (result.state == DONE and self._more_follows(result.end)):
             return False
         self._answer = self._read(result.found)
-        self._tail = _last(result.found)
+        self._tail = _find_last(result.found)
         self._ends = max(self._n_prompt, self._tail.end if self._tail else 0)
         is_tail = self._tail is not None and now.cut == self._tail.end >= self._n_prompt
         self._cut = text[now.cut :] if is_tail and result.state == MORE else ""
@@ -189,12 +189,12 @@ def _new_text(told: str, now: str) -> str:
     return now[len(told) :] if now.startswith(told) else ""
 
 
-def _last(found: tuple[TaggedPart, ...]) -> TaggedPart | None:
+def _find_last(found: tuple[TaggedPart, ...]) -> TaggedPart | None:
     """Return the last main part of a response; a call only once it has a name."""
     for one in reversed(found):
-        if one.name in (CONTENT, REASONING) or (one.name == TOOL and one.first(TOOL_NAME)):
+        if one.name in (CONTENT, REASONING) or (one.name == TOOL and one.find_first(TOOL_NAME)):
             return one
-        inner = _last(one.parts)
+        inner = _find_last(one.parts)
         if inner is not None:
             return inner
     return None

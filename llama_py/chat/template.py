@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from ggml_py._moved import Former
 from ggml_py.errors import ModelError
 from llama_py.chat import families
 from llama_py.chat.caps import Caps, detect_caps, watch
@@ -25,7 +26,7 @@ from llama_py.chat.messages import (
 )
 from llama_py.chat.thinking import Tags, find_tags
 from llama_py.gguf.metadata import printable
-from llama_py.support.stopping import checked
+from llama_py.support.stopping import iterate_checked
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -67,20 +68,24 @@ class ChatTemplate:
         if add_generation_prompt:
             variables["add_generation_prompt"] = True
 
-        def rendered(messages: list[Message]) -> str:
-            return self._made(template, messages=self._adapt(messages), **deep_copy(variables))
+        def render_prompt(messages: list[Message]) -> str:
+            return self._render_template(
+                template, messages=self._adapt(messages), **deep_copy(variables)
+            )
 
-        return render_history([complete_message(message) for message in messages], rendered)
+        return render_history([complete_message(message) for message in messages], render_prompt)
 
-    def plain(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
+    def render_plain(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
         """Render messages unchanged, except for contents as texts or lists of parts, and with only
         these variables. Raises ModelError, as `render`."""
         template = self._template
         found = [with_content(deep_copy(message), self.caps) for message in messages]
         tokens = {"bos_token": self.bos, "eos_token": self.eos}
-        return self._made(template, messages=found, **tokens, **deep_copy(variables))
+        return self._render_template(template, messages=found, **tokens, **deep_copy(variables))
 
-    def _made(self, template: Template, **variables: Any) -> str:
+    plain = Former("render_plain")
+
+    def _render_template(self, template: Template, **variables: Any) -> str:
         try:
             return _run(template, **variables)
         except Exception as error:  # a template can raise anything
@@ -173,7 +178,7 @@ class ChatTemplate:
 def _run(template: Template, **variables: Any) -> str:
     environment: Any = template.environment
     environment.start()
-    return "".join(checked(template.generate(variables)))
+    return "".join(iterate_checked(template.generate(variables)))
 
 
 def _trim(message: Message) -> Message:

@@ -168,10 +168,10 @@ class Thoughts:
         if self.tags.spaces or mark:
             self._held = self._held.lstrip()
         if self._held:
-            self._part = self._said
+            self._part = self._take_content
         return ""
 
-    def _said(self, final: bool) -> str:
+    def _take_content(self, final: bool) -> str:
         text, self._held = self._held, ""
         return text
 

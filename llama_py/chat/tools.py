@@ -87,7 +87,7 @@ class ChatFormat:
         Arguments that a grammar enforces are not checked, unless it may repeat their keys.
         """
         found = next((one for one in self.arguments if one.name == call.name), None)
-        enforced = {} if found is None or found.left_out else found.enforced
+        enforced = {} if found is None or found.left_out else found.grammar_schema
         if found is None or (enforced in self._schemas and not has_free_keys(enforced)):
             return ""
         return found.problem(call.arguments)
@@ -127,7 +127,7 @@ class ChatFormat:
         """Texts that end the response, in addition to the model's end tokens."""
         return self.form.stops
 
-    def shown(self, tokenizer: Tokenizer) -> tuple[int, ...]:
+    def list_shown_tokens(self, tokenizer: Tokenizer) -> tuple[int, ...]:
         """Return the control tokens in `preserved_tokens` and their texts."""
         ids = {id for text in self.form.preserved for id in tokenizer.tokenize(text, False)}
         return tuple(id for id in sorted(ids) if tokenizer.is_control(id))
@@ -212,7 +212,7 @@ class ChatFormat:
         """
         if self.grammar is None:
             return None
-        shown = frozenset() if self._is_json else frozenset(self.shown(tokenizer))
+        shown = frozenset() if self._is_json else frozenset(self.list_shown_tokens(tokenizer))
         inner = ByGrammar(self.grammar, tokenizer, shown)
         if self._is_json and self.asked.said is not None:
             inner.begin_response(tokenizer.tokenize(self.asked.said[1] or "", False, False))
@@ -290,7 +290,7 @@ def build_format(
     said = None
     if continue_final_message and messages:
         *messages, last = messages
-        said = _said(complete_message(last), continue_final_message)
+        said = _split_continuation(complete_message(last), continue_final_message)
         add_generation_prompt = False
     if (given or any(map(is_of_calls, messages))) and not takes_calls(template):
         messages, given = describe_tools(messages, given), []
@@ -339,7 +339,7 @@ def response_schema(response_format: Mapping[str, Any] | None) -> Mapping[str, A
 
 
 def _format(template: ChatTemplate, render: _Render, asked: AnswerRequest, ask: bool) -> ChatFormat:
-    prompt = render.asked if ask else render.before
+    prompt = render.full_prompt if ask else render.messages_prompt
     if ask and prompt.endswith("<turn|>\n") and "<|turn>model" in template.source:
         # The template starts no turn after calls, but the model needs one.
         asked = replace(asked, prompt="<|turn>model\n")
@@ -395,17 +395,17 @@ class _Render:
         return self._template.render(self._messages, ask, self._tools, **self._variables)
 
     @cached_property
-    def before(self) -> str:
+    def messages_prompt(self) -> str:
         return self._make(False)
 
     @cached_property
-    def asked(self) -> str:
+    def full_prompt(self) -> str:
         return self._make(True)
 
     @property
     def generation(self) -> str:
         """Part of the prompt that only the generation prompt adds."""
-        before, asked = self.before, self.asked
+        before, asked = self.messages_prompt, self.full_prompt
         n = next((i for i, (a, b) in enumerate(zip(before, asked, strict=False)) if a != b), None)
         return asked[min(len(before), len(asked)) if n is None else n :]
 
@@ -436,7 +436,7 @@ def _choose_tools(
     return ([] if choice == "none" else tools), choice == "required"
 
 
-def _said(message: dict[str, Any], which: bool | str) -> tuple[str, str | None]:
+def _split_continuation(message: dict[str, Any], which: bool | str) -> tuple[str, str | None]:
     """Return reasoning and content of a message to continue; content is None if reasoning
     continues."""
     if which is not True and which not in ("content", "reasoning_content"):

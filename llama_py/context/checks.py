@@ -52,7 +52,7 @@ def resolve_cparams(model: LoadedModel, p: ContextParams) -> CParams:
             )
     if p.rope_scale and p.rope_freq_scale:
         raise ContextError("rope_scale and rope_freq_scale are inverses; pass only one")
-    cparams = CParams.of(model.hparams, replace(p, n_rs_seq=n_rs_seq))
+    cparams = CParams.resolve(model.hparams, replace(p, n_rs_seq=n_rs_seq))
     if p.flash_attn in (True, "on") and not cparams.flash_attn:
         log.warning("flash attention is off: architecture %s does not support it", model.arch)
     asked = (p.n_ctx or 0) // (1 if p.kv_unified else p.n_seq_max)

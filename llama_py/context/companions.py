@@ -58,10 +58,10 @@ class HasCompanions:
 
     @property
     def reuse(self) -> Any:
-        """The former name of `PrefixCache.of(ctx)`, for one release."""
+        """The former name of `PrefixCache.for_context(ctx)`, for one release."""
         return former(self, "reuse", "llama_py.decoding.prefix_cache", "PrefixCache")
 
     @property
     def speculator(self) -> Any:
-        """The former name of `Sequences.of(ctx)`, for one release."""
+        """The former name of `Sequences.for_context(ctx)`, for one release."""
         return former(self, "speculator", "llama_py.decoding.sequences", "Sequences")

@@ -22,7 +22,7 @@ from ggml_py.types import BY_NAME
 from llama_py.adapters.control_vector import PlacedDirections
 from llama_py.adapters.lora import NO_LORAS, Adapter, AdapterChoice, Loras
 from llama_py.batch import F32, I32, Batch, UBatch, Wanted
-from llama_py.batch.splitter import BatchSplitter, splitter_of
+from llama_py.batch.splitter import BatchSplitter, create_splitter
 from llama_py.blocks.known_forms import forms
 from llama_py.context import state
 from llama_py.context.checks import resolve_cparams
@@ -189,7 +189,7 @@ class Context(Resource, HasCompanions, InspectionMixin):
                 tokens = Batch(tokens, seq_ids=[(seq_id,)] * len(tokens))
             splitter = self._check_tokens(tokens, logits)
             self._apply_shift()
-            with self.memory.copied(splitter):
+            with self.memory.share_first_sequence(splitter):
                 return self._run(splitter, self.memory, copy)
 
     def encode(self, tokens: Sequence[int] | I32 | Batch) -> F32:
@@ -350,8 +350,8 @@ class Context(Resource, HasCompanions, InspectionMixin):
     def adapter_key(self, seq_id: int) -> Hashable | None:
         """Return the cache key of a sequence (adapters and control vector), or None if results
         depend on how tokens are batched."""
-        loras = self._adapters.of(seq_id)
-        return None if self._adapters.activated(seq_id) else (loras, self._cvec)
+        loras = self._adapters.get_loras(seq_id)
+        return None if self._adapters.has_activated(seq_id) else (loras, self._cvec)
 
     def set_embeddings_nextn(
         self, value: bool, masked: bool = False, pre_norm: bool = False
@@ -417,7 +417,7 @@ class Context(Resource, HasCompanions, InspectionMixin):
     ) -> BatchSplitter:
         if self._closed:
             raise ContextError("the context is closed; create another with model.context()")
-        return splitter_of(
+        return create_splitter(
             tokens,
             logits,
             self.model.hparams,

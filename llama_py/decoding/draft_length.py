@@ -26,7 +26,7 @@ class Length:
         for right in outcomes:
             self.rate += (right - self.rate) / MEMORY
 
-    def best(self, n_max: int) -> int:
+    def find_best(self, n_max: int) -> int:
         """Return the number of tokens worth drafting, from 1 to n_max."""
         if self.rate >= 1:
             return n_max

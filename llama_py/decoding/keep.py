@@ -91,6 +91,6 @@ def shift(ctx: Context, seq_id: int, n_keep: int, n_discard: int = 0) -> int:
         )
     with Shield():
         ctx.memory.seq_shift(seq_id, n_keep, n)
-        PrefixCache.of(ctx).shifted.add(seq_id)
+        PrefixCache.for_context(ctx).shifted.add(seq_id)
     log.info("context shift: sequence %d: kept %d tokens, discarded %d", seq_id, n_keep, n)
     return n

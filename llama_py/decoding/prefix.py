@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ggml_py._moved import Former
-from llama_py.batch.prompts import Mixed
+from llama_py.batch.prompts import MixedPrompt
 from llama_py.context import Context
 from llama_py.decoding.prefix_cache import PrefixCache, PrefixMatch
 
@@ -19,7 +19,7 @@ class Prefix:
 
     def __init__(self, ctx: Context, seq_id: int = 0) -> None:
         self.ctx, self.seq_id = ctx, seq_id
-        self.cache = PrefixCache.of(ctx)
+        self.cache = PrefixCache.for_context(ctx)
         self.tokens: list[int] = []
         self.n_reused = 0
         self.last_match: PrefixMatch | None = None
@@ -32,7 +32,7 @@ class Prefix:
         """
         self.last_match = match = self.cache.start(ids, self.seq_id, marks)
         rest = list(ids[match.n_reused :])
-        if isinstance(ids, Mixed):
+        if isinstance(ids, MixedPrompt):
             rest = ids.rest(match.n_reused) or ids
             if rest is ids and match.n_reused:  # the rest would begin within an image
                 self.last_match = match = self.cache.start(ids, self.seq_id, marks, afresh=True)

@@ -1,6 +1,6 @@
 """Continuation of sequences with prefix cache and drafts (common/speculative.cpp).
 
-    sequences = Sequences.of(ctx)
+    sequences = Sequences.for_context(ctx)
     sequences.start(0, prompt)  # cached tokens are not computed again
     while ...:
         sequences.advance([0])  # one batch: a prompt, a token, or a draft to verify
@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ggml_py._moved import Former
 from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch, Wanted
-from llama_py.batch.prompts import Mixed, is_mixed
+from llama_py.batch.prompts import MixedPrompt, is_mixed
 from llama_py.context import Context
 from llama_py.decoding.keep import KeepRule, shift
 from llama_py.decoding.known_text import KnownText
@@ -50,9 +51,9 @@ class Sequences(Resource):
     """
 
     def __init__(self, ctx: Context, drafting: SpeculativeParams = NO_DRAFTS) -> None:
-        """Create the sequences of a context; see `Sequences.of` for errors."""
+        """Create the sequences of a context; see `Sequences.for_context` for errors."""
         self.ctx, self.params = ctx, drafting
-        self.cache = PrefixCache.of(ctx)
+        self.cache = PrefixCache.for_context(ctx)
         self.drafts = _drafts(ctx, drafting)
         self.rollback = Rollback(ctx)
         self.keeps_rows = False
@@ -60,7 +61,7 @@ class Sequences(Resource):
         self._texts: dict[int, KnownText] = {}
 
     @classmethod
-    def of(cls, ctx: Context, drafting: SpeculativeParams | None = None) -> Sequences:
+    def for_context(cls, ctx: Context, drafting: SpeculativeParams | None = None) -> Sequences:
         """Return the sequences of a context, with their cached tokens.
 
         drafting  options of drafting; None: unchanged. Other options create new drafters
@@ -158,7 +159,7 @@ class Sequences(Resource):
             text.add(before)
         return text
 
-    def read_mixed(self, seq_id: int, ids: Mixed) -> None:
+    def read_mixed(self, seq_id: int, ids: MixedPrompt) -> None:
         """Continue a sequence with text and images, which are computed immediately."""
         self.extend(seq_id, ids, ids.before, drafts=False)
         track = self._tracks[seq_id]
@@ -425,6 +426,8 @@ class Sequences(Resource):
             ids = track.text.tokens_since(track.told)[: pos - track.told]
             self.cache.advance(ids, track.seq_id)
             track.told = pos
+
+    of = Former("for_context")
 
 
 def _drafts(ctx: Context, drafting: SpeculativeParams) -> Drafts | None:

@@ -18,8 +18,8 @@ from typing import Any
 from ggml_py.backend.planned import PlanningDevice
 from llama_py.fit.answer import FitAnswer
 from llama_py.fit.planning import PlannedContext, PlannedModel
-from llama_py.fit.shares import LayerShares, best
-from llama_py.fit.sizes import ModelSizes, sizes_of
+from llama_py.fit.shares import LayerShares, find_best
+from llama_py.fit.sizes import ModelSizes, measure_model
 from llama_py.gguf.file import GGUFFile
 from llama_py.hparams.cparams import N_CTX_STEP
 
@@ -70,7 +70,7 @@ def fit(
     """
     how, more = dict(model or {}), dict(context or {})
     every = [*margins, *[MARGIN] * len(devices)][: len(devices)]
-    sizes = sizes_of(PlannedModel(file, devices, **how), more)
+    sizes = measure_model(PlannedModel(file, devices, **how), more)
     asked = _contexts(sizes, n_ctx, n_ctx_min, more)
 
     def plan(answer: FitAnswer) -> tuple[PlannedContext, dict[str, Any]]:
@@ -114,16 +114,16 @@ class _Search:
         self.other = [min(GUESS, n // 8) for n in self.memory]  # than weights and caches
 
     def run(self) -> Fit:
-        answer, _ = best(self._shares(), self.contexts)
-        chosen, tried = self._planned(answer), {answer}
+        answer, _ = find_best(self._shares(), self.contexts)
+        chosen, tried = self._plan_answer(answer), {answer}
         for n in range(MOST_PLANS - 1):
-            answer, may_fit = best(self._shares(), self.contexts)
+            answer, may_fit = find_best(self._shares(), self.contexts)
             better = answer.rank > chosen.answer.rank
             hopeless = n > 0 and not may_fit  # the estimate missed twice
             if answer in tried or hopeless or (chosen.fits and not better):
                 break
             tried.add(answer)
-            this = self._planned(answer)
+            this = self._plan_answer(answer)
             if this.fits or not chosen.fits:
                 chosen = this
         return chosen
@@ -135,11 +135,11 @@ class _Search:
         ]
         return LayerShares(self.sizes, room, [d.largest for d in self.devices])
 
-    def _planned(self, answer: FitAnswer) -> Fit:
+    def _plan_answer(self, answer: FitAnswer) -> Fit:
         """Plan an answer and record the difference from the counted sizes."""
         ctx, options = self.plan(answer)
         use = [sum(ctx.memory_breakdown()[d.name].values()) for d in self.devices]
-        counted = self.sizes.taken(answer)
+        counted = self.sizes.sum_sizes(answer)
         self.other = [n - known for n, known in zip(use, counted, strict=True)]
         left = [n - used for n, used in zip(self.memory, use, strict=True)]
         kept = all(n >= margin for n, margin in zip(left, self.margins, strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from llama_py.fit.ranges import any_of
+from llama_py.fit.ranges import match_numbers
 from llama_py.weights.placement import EXPERTS
 
 
@@ -51,5 +51,5 @@ class FitAnswer:
         elif n and max(self.on_host) < n + first:
             found["n_cpu_moe"] = max(self.on_host) + 1
         elif n:
-            found["tensor_overrides"] = {rf"blk\.{any_of(self.on_host)}{EXPERTS}": host}
+            found["tensor_overrides"] = {rf"blk\.{match_numbers(self.on_host)}{EXPERTS}": host}
         return found

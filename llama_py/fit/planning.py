@@ -2,7 +2,7 @@
 from a file's metadata.
 
     devices = stand_ins(["opencl0", "opencl1", "cpu"], [24 << 30, 24 << 30, 64 << 30])
-    model = PlannedModel(header_of("model.gguf"), devices, n_gpu_layers=20)
+    model = PlannedModel(open_header("model.gguf"), devices, n_gpu_layers=20)
     ctx = PlannedContext(model, n_ctx=32768)
     ctx.memory_breakdown()       # bytes by device
 """
@@ -41,7 +41,7 @@ class PlannedModel(LoadedModel):
     @property
     def weights(self) -> list[Tensor]:
         """All that have a place; of tensors on the same bytes of a device, the first declared."""
-        return [*{id(t.buffer): t for t in self._weights.all}.values()]
+        return [*{id(t.buffer): t for t in self._weights.all_tensors}.values()]
 
     def _check_template(self) -> None:
         """Skip the check: planned models do not chat."""
@@ -60,7 +60,7 @@ class PlannedContext(Context):
             self.graphs.append((res, *self.runner.explain(res)))
 
 
-def header_of(path: str | Path) -> GGUFFile:
+def open_header(path: str | Path) -> GGUFFile:
     """Open a file without its weights' data."""
     file = GGUFFile.open(path)
     file.forget_data()

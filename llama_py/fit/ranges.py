@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 
-def any_of(numbers: Iterable[int]) -> str:
+def match_numbers(numbers: Iterable[int]) -> str:
     """Return an expression that matches only these numbers of up to three digits:
     `(3|4|1[0-9])`."""
     return f"({'|'.join(_parts(sorted(set(numbers))))})"

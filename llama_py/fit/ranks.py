@@ -1,6 +1,6 @@
 """Division of a model among processes on several machines, so that it fits their memory.
 
-    found = fit_ranks(header_of("model.gguf"), [64 << 30, 64 << 30], n_ctx=8192)
+    found = fit_ranks(open_header("model.gguf"), [64 << 30, 64 << 30], n_ctx=8192)
     found.use[1]          # bytes of rank 1: {"model": ..., "context": ..., "compute": ...}
 
 The caller specifies the division: whole layers, split layers, or stages (`split_mode`, `parallel`).
@@ -18,7 +18,7 @@ from llama_py.fit import MARGIN, N_CTX_MIN
 from llama_py.fit.planning import PlannedContext, PlannedModel, stand_ins
 from llama_py.gguf.file import GGUFFile
 from llama_py.hparams.cparams import N_CTX_STEP
-from llama_py.loading.model import placement_of
+from llama_py.loading.model import create_placement
 from llama_py.models import architecture
 from llama_py.params import ModelParams
 from llama_py.weights.placement import Placement, coarse
@@ -29,7 +29,7 @@ MOST_PLANS = 8  # maximum plans with other shares
 Use = dict[str, int]
 
 
-def rank_of(device: str) -> int:
+def find_rank(device: str) -> int:
     """Return the rank of a device; the host and other local devices have rank 0."""
     number = device.removeprefix(PREFIX)
     return int(number) if number != device and number.isdigit() else 0
@@ -37,9 +37,9 @@ def rank_of(device: str) -> int:
 
 def by_rank(breakdown: Mapping[str, Mapping[str, int]]) -> list[Use]:
     """Return bytes by rank and use, from a context's bytes by device and use."""
-    found: list[Use] = [{} for _ in range(1 + max(map(rank_of, breakdown)))]
+    found: list[Use] = [{} for _ in range(1 + max(map(find_rank, breakdown)))]
     for device, uses in breakdown.items():
-        use = found[rank_of(device)]
+        use = found[find_rank(device)]
         for what, size in uses.items():
             use[what] = use.get(what, 0) + size
     return found
@@ -85,11 +85,11 @@ def fit_ranks(
     """
     plan = _Plans(file, memory, margin, dict(model or {}), dict(context or {}), repack)
     if n_ctx is not None:
-        return plan.best(n_ctx)
+        return plan.find_best(n_ctx)
     n_seqs = plan.context.get("n_seq_max", 1)
     most = plan.n_ctx_train * n_seqs
-    smallest = plan.best(min(n_ctx_min * n_seqs, most))
-    return plan.largest(smallest, most, N_CTX_STEP * n_seqs) if smallest.fits else smallest
+    smallest = plan.find_best(min(n_ctx_min * n_seqs, most))
+    return plan.find_largest(smallest, most, N_CTX_STEP * n_seqs) if smallest.fits else smallest
 
 
 class _Plans:
@@ -118,7 +118,7 @@ class _Plans:
         devices = stand_ins(names, [*self.memory, self.memory[0]])
         for device in devices:
             device.repack = self.repack
-        return placement_of(devices, ModelParams(**{**self.model, "tensor_split": shares}))
+        return create_placement(devices, ModelParams(**{**self.model, "tensor_split": shares}))
 
     def _model(self, shares: Sequence[float]) -> PlannedModel:
         """Return the model with these shares; the last model is cached."""
@@ -127,38 +127,38 @@ class _Plans:
             self._models = {key: PlannedModel(self.file, self._placement(shares), **self.model)}
         return self._models[key]
 
-    def of(self, n_ctx: int, shares: Sequence[float]) -> RanksFit:
+    def plan(self, n_ctx: int, shares: Sequence[float]) -> RanksFit:
         ctx = PlannedContext(self._model(shares), **{**self.context, "n_ctx": n_ctx})
         use = by_rank(ctx.memory_breakdown())
         left = [n - sum(u.values()) for n, u in zip(self.memory, use, strict=True)]
         fits = all(n >= self.margin for n in left)
         return RanksFit({"tensor_split": tuple(shares)}, ctx, use, left, fits)
 
-    def best(self, n_ctx: int) -> RanksFit:
+    def find_best(self, n_ctx: int) -> RanksFit:
         """Return the plan that lacks the least memory."""
         given = self.model.get("tensor_split")
         if given:
-            return self.of(n_ctx, given)
+            return self.plan(n_ctx, given)
         room = [max(n - self.margin, 1) for n in self.memory]
-        shares: Sequence[float] = coarse(room) if self.shares_layers else _rounded(room)
-        best = self.of(n_ctx, shares)
+        shares: Sequence[float] = coarse(room) if self.shares_layers else _round_shares(room)
+        best = self.plan(n_ctx, shares)
         for _ in range(MOST_PLANS):
             if best.fits:
                 break
             # a rank also has memory that its share does not change
             used = [max(sum(u.values()), 1) for u in best.use]
             moved = [s * r / u for s, r, u in zip(shares, room, used, strict=True)]
-            shares = _rounded(moved)
-            found = self.of(n_ctx, shares)
+            shares = _round_shares(moved)
+            found = self.plan(n_ctx, shares)
             if min(found.left) <= min(best.left):
                 break
             best = found
-        return self._counted(best, n_ctx)
+        return self._use_layer_counts(best, n_ctx)
 
-    def largest(self, fits: RanksFit, most: int, step: int) -> RanksFit:
+    def find_largest(self, fits: RanksFit, most: int, step: int) -> RanksFit:
         """Return a plan with nearly the largest context at the shares of `fits`."""
         shares = fits.options["tensor_split"]
-        if (best := self.of(most, shares)).fits:
+        if (best := self.plan(most, shares)).fits:
             return best
         over, best = best, fits
         for _ in range(MOST_PLANS):
@@ -169,13 +169,13 @@ class _Plans:
             rooms = zip(best.left, slopes, strict=True)
             n = low + min((int((a - self.margin) / k) for a, k in rooms if k > 0), default=0)
             n = min(max(n // step * step, low + step), high - 1)
-            found = self.of(n, shares)
+            found = self.plan(n, shares)
             best, over = (found, over) if found.fits else (best, found)
             if found.fits and n == high - 1:
                 break
         return best
 
-    def _counted(self, found: RanksFit, n_ctx: int) -> RanksFit:
+    def _use_layer_counts(self, found: RanksFit, n_ctx: int) -> RanksFit:
         """Return the plan with whole layers as shares, the output being one, if that is equal."""
         names = [d.name for d in found.ctx.model.layer_devices]
         counts = [names.count(f"{PREFIX}{i}") for i in range(len(self.memory))]
@@ -183,10 +183,10 @@ class _Plans:
             return found
         layers = self._placement(counts).layers(self.hparams.n_layer_all)
         if [d.name for d in layers] != names:
-            return self.of(n_ctx, counts)
+            return self.plan(n_ctx, counts)
         return replace(found, options={"tensor_split": tuple(counts)})
 
 
-def _rounded(shares: Sequence[float]) -> list[float]:
+def _round_shares(shares: Sequence[float]) -> list[float]:
     """Round shares to readable numbers, the largest 100."""
     return [max(round(100 * s / max(shares)), 1) for s in shares]

@@ -24,7 +24,9 @@ class LayerShares:
         self.n_all = len(sizes.layers)
         self.moe = frozenset(il for il, x in enumerate(sizes.layers) if x.experts)
 
-    def made(self, n_layers: Sequence[int], n_ctx: int, on_host: frozenset[int]) -> FitAnswer:
+    def create_answer(
+        self, n_layers: Sequence[int], n_ctx: int, on_host: frozenset[int]
+    ) -> FitAnswer:
         return FitAnswer(tuple(n_layers), on_host, n_ctx, self.n_all, len(self.moe))
 
     def dealt(
@@ -55,7 +57,7 @@ class LayerShares:
                 return None
             counts[i] += 1
             used, cached = used + size, cached + caches[il]
-        return self.made(counts, n_ctx, on_host)
+        return self.create_answer(counts, n_ctx, on_host)
 
     def compactly(self, n_ctx: int) -> FitAnswer | None:
         """Distribute the whole model over the fewest devices, the largest first: a layer on another
@@ -82,14 +84,14 @@ class LayerShares:
     def with_experts(self, answer: FitAnswer) -> FitAnswer:
         """Add the maximum number of experts to the devices of an answer, last layers first. Move
         boundaries if more fit then."""
-        best = self._filled(answer.n_layers, answer.n_ctx)
+        best = self._fill_experts(answer.n_layers, answer.n_ctx)
         for i in range(len(answer.n_layers) - 1):
             start = best.n_layers
             for shift in range(-SHIFTS, SHIFTS + 1):
                 moved = [*start]
                 moved[i], moved[i + 1] = moved[i] + shift, moved[i + 1] - shift
                 if min(moved) >= 0 and self._fit(moved, answer.n_ctx):
-                    found = self._filled(moved, answer.n_ctx)
+                    found = self._fill_experts(moved, answer.n_ctx)
                     best = found if found.rank > best.rank else best
         return best
 
@@ -111,7 +113,7 @@ class LayerShares:
             found.append((self.room[i] - dense - cached, cached))
         return found
 
-    def _filled(self, n_layers: Sequence[int], n_ctx: int) -> FitAnswer:
+    def _fill_experts(self, n_layers: Sequence[int], n_ctx: int) -> FitAnswer:
         on_host = set(self.moe)
         end = self.n_all - sum(n_layers)
         for i, (room, _) in enumerate(self._rest(n_layers, n_ctx)):
@@ -121,11 +123,11 @@ class LayerShares:
                 if layer.experts <= room and self.allows(i, layer.widest_expert):
                     room -= layer.experts
                     on_host.discard(il)
-        return self.made(n_layers, n_ctx, frozenset(on_host))
+        return self.create_answer(n_layers, n_ctx, frozenset(on_host))
 
     def caches(self, n_ctx: int) -> Sequence[int]:
         """Return bytes of each layer's cache on the layer's device; 0 if caches are on the host."""
-        return [0] * self.n_all if self.sizes.on_host else self.sizes.caches_of(n_ctx)
+        return [0] * self.n_all if self.sizes.on_host else self.sizes.get_caches(n_ctx)
 
     def allows(self, i: int, size: int) -> bool:
         """Return True if a device supports a buffer of this size."""
@@ -133,28 +135,30 @@ class LayerShares:
         return most is None or size <= most
 
     def host_has_room(self, answer: FitAnswer) -> bool:
-        return self.sizes.taken(answer)[-1] - self.sizes.always[-1] <= self.room[-1]
+        return self.sizes.sum_sizes(answer)[-1] - self.sizes.always[-1] <= self.room[-1]
 
 
-def best(shares: LayerShares, contexts: Sequence[int]) -> tuple[FitAnswer, bool]:
+def find_best(shares: LayerShares, contexts: Sequence[int]) -> tuple[FitAnswer, bool]:
     """Return the best answer that fits and True, else the nearest answer and False.
 
     contexts   possible numbers of cells, ascending
     """
     for kept in dict.fromkeys((frozenset(), shares.moe)):
-        if _whole(shares, contexts[0], kept) is not None:
-            n = bisect_right(contexts, 0, key=lambda n: 0 if _whole(shares, n, kept) else 1)
-            found = _whole(shares, contexts[n - 1], kept)
+        if _place_all_layers(shares, contexts[0], kept) is not None:
+            n = bisect_right(
+                contexts, 0, key=lambda n: 0 if _place_all_layers(shares, n, kept) else 1
+            )
+            found = _place_all_layers(shares, contexts[n - 1], kept)
             assert found is not None, "it fitted before"
             return found, True
     found = _most_layers(shares, contexts[0])
     return found, shares.host_has_room(found)
 
 
-def _whole(shares: LayerShares, n_ctx: int, kept: frozenset[int]) -> FitAnswer | None:
+def _place_all_layers(shares: LayerShares, n_ctx: int, kept: frozenset[int]) -> FitAnswer | None:
     """Put all layers on the devices, without some experts of `kept`; or all on a lone host."""
     if len(shares.room) == 1:
-        alone = shares.made((), n_ctx, frozenset())
+        alone = shares.create_answer((), n_ctx, frozenset())
         return alone if shares.host_has_room(alone) else None
     if kept:
         dealt = shares.dealt(n_ctx, shares.n_all, kept)
@@ -168,7 +172,7 @@ def _whole(shares: LayerShares, n_ctx: int, kept: frozenset[int]) -> FitAnswer |
 
 def _most_layers(shares: LayerShares, n_ctx: int) -> FitAnswer:
     """Place the maximum number of layers on devices, their experts on the host."""
-    none = shares.made([0] * (len(shares.room) - 1), n_ctx, frozenset())
+    none = shares.create_answer([0] * (len(shares.room) - 1), n_ctx, frozenset())
     n = bisect_right(
         range(1, shares.n_all + 1),
         0,

@@ -70,14 +70,14 @@ class ModelSizes:
     def n_layer(self) -> int:
         return len(self.layers) - 1
 
-    def caches_of(self, n_ctx: int) -> Sequence[int]:
+    def get_caches(self, n_ctx: int) -> Sequence[int]:
         if n_ctx not in self._seen:
             self._seen[n_ctx] = self.caches(n_ctx)
         return self._seen[n_ctx]
 
-    def taken(self, answer: FitAnswer) -> list[int]:
+    def sum_sizes(self, answer: FitAnswer) -> list[int]:
         """Return bytes of weights and caches by device."""
-        total, caches = [*self.always], self.caches_of(answer.n_ctx)
+        total, caches = [*self.always], self.get_caches(answer.n_ctx)
         for il, (layer, device) in enumerate(zip(self.layers, answer.devices, strict=True)):
             host = device == len(total) - 1
             total[device] += layer.host_dense if host and not self.alone else layer.dense
@@ -88,7 +88,7 @@ class ModelSizes:
         return total
 
 
-def sizes_of(model: PlannedModel, context: Mapping[str, Any]) -> ModelSizes:
+def measure_model(model: PlannedModel, context: Mapping[str, Any]) -> ModelSizes:
     """Measure a model that was planned with everything on the devices before the host."""
     place, layers = model.placement, model.layer_devices
     found = [LayerSizes() for _ in layers]

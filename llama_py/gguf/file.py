@@ -171,7 +171,7 @@ class GGUFFile:
         for key in values:
             if key not in self.metadata:
                 log.warning("kv_overrides: key %s is not in the file; it is added", printable(key))
-        self._metadata = self.metadata.replaced(values)
+        self._metadata = self.metadata.replace_values(values)
 
     def forget_data(self) -> None:
         """Replace the data of tensors by zeros; keep their names, types and shapes.

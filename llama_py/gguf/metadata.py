@@ -75,7 +75,7 @@ class Metadata(Mapping[str, MetaValue]):
         self._places, self._data = places, data
 
     @property
-    def stored(self) -> dict[str, bytes]:
+    def stored_values(self) -> dict[str, bytes]:
         """Type and bytes of each value, in the file's format."""
         return {key: self._data[start:end] for key, (start, end) in self._places.items()}
 
@@ -105,8 +105,8 @@ class Metadata(Mapping[str, MetaValue]):
             return value.count()
         return len(value) if isinstance(value, list | np.ndarray) else 0
 
-    def replaced(self, values: Mapping[str, MetaValue]) -> Metadata:
-        """Return metadata with some values replaced; `stored` and `kind` are unchanged."""
+    def replace_values(self, values: Mapping[str, MetaValue]) -> Metadata:
+        """Return metadata with some values replaced; `stored_values` and `kind` are unchanged."""
         return Metadata({**self._values, **values}, self._places, self._data)
 
     def __len__(self) -> int:

@@ -28,7 +28,7 @@ class TensorCut:
 
     def data(self) -> Bytes:
         """Return the part's bytes, copied only if they are not contiguous."""
-        return bytes_of(self.info, self.dim, self.ranges)
+        return read_ranges(self.info, self.dim, self.ranges)
 
     def file_part(self) -> FilePart | None:
         """Return the position of these bytes in a file, or None."""
@@ -42,7 +42,7 @@ class TensorCut:
         return FilePart(info.path, info.offset, _shape(info), axis, tuple(ranges))
 
 
-def bytes_of(info: TensorInfo, dim: int | None, ranges: Iterable[Range]) -> Bytes:
+def read_ranges(info: TensorInfo, dim: int | None, ranges: Iterable[Range]) -> Bytes:
     """Return the file's bytes of ranges of a dimension; contiguous bytes are not copied."""
     if dim is None:
         return info.data

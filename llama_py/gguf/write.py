@@ -1,6 +1,6 @@
 """Writing of GGUF files: key-values by their exact bytes, tensors unchanged (gguf.cpp:gguf_write).
 
-replace_file("out.gguf", content(file.metadata.stored | {"general.name": encode("str", "x")},
+replace_file("out.gguf", content(file.metadata.stored_values | {"general.name": encode("str", "x")},
                                  file.tensors.values()))
 """
 
@@ -64,7 +64,7 @@ def content(
 ) -> Iterator[bytes | memoryview]:
     """Yield a whole file in pieces, one per tensor.
 
-    stored   key-values in the format of `encode` or of a file (`Metadata.stored`)
+    stored   key-values in the format of `encode` or of a file (`Metadata.stored_values`)
     """
     tensors = list(tensors)
     alignment = read_alignment(stored)

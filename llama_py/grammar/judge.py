@@ -75,14 +75,14 @@ def _validator(schema: Any) -> Any:
     kind = validator_for(schema, default=Draft202012Validator)
     follow, n_left = kind.VALIDATORS["$ref"], MAX_REFERENCES
 
-    def counted(*args: Any) -> Any:
+    def follow_limited(*args: Any) -> Any:
         nonlocal n_left
         n_left -= 1
         if n_left < 0:
             raise RecursionError(f"more than {MAX_REFERENCES} references")
         return follow(*args)
 
-    return extend(kind, {"$ref": counted})(schema, registry=Registry())
+    return extend(kind, {"$ref": follow_limited})(schema, registry=Registry())
 
 
 if __name__ == "__main__":

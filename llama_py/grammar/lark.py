@@ -9,7 +9,7 @@ from llama_py.grammar.gbnf import parse
 from llama_py.grammar.lexemes import cut
 from llama_py.grammar.nodes import Ref, TokenChoice
 from llama_py.grammar.regex import times
-from llama_py.grammar.shape import AltOf, Leaf, Part, RepeatCount, RuleSizes, SeqOf
+from llama_py.grammar.shape import AlternativePart, Leaf, Part, RepeatCount, RuleSizes, SequencePart
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def _text(part: Part, shape: RuleSizes, names: dict[str, str]) -> str:
     if isinstance(part, RepeatCount):
         return f"({_text(part.item, shape, names)}){times(part.low, part.high)}"
     inner = [_text(one, shape, names) for one in part.items]
-    if isinstance(part, SeqOf):
+    if isinstance(part, SequencePart):
         return " ".join(inner) or '""'
-    assert isinstance(part, AltOf)
+    assert isinstance(part, AlternativePart)
     return f"({' | '.join(inner)})"

@@ -12,7 +12,15 @@ from collections.abc import Iterator
 
 from llama_py.grammar.automata import Automaton, automaton, meeting
 from llama_py.grammar.nodes import Ranges, Ref, Rules, TokenChoice, meet, merge_ranges
-from llama_py.grammar.shape import AltOf, Leaf, Part, Regular, RepeatCount, RuleSizes, SeqOf
+from llama_py.grammar.shape import (
+    AlternativePart,
+    Leaf,
+    Part,
+    Regular,
+    RepeatCount,
+    RuleSizes,
+    SequencePart,
+)
 
 MAX_ROUNDS = 12
 MAX_STEPS = 200_000  # limit of the search for lexemes to split, about a second
@@ -116,7 +124,7 @@ class _Look:
             first, empty = self._first_ranges(part.item)
             return first, empty or part.low == 0
         found = [self._first_ranges(one) for one in part.items]
-        if isinstance(part, AltOf):
+        if isinstance(part, AlternativePart):
             bits = 0
             for first, _ in found:
                 bits |= first
@@ -140,7 +148,7 @@ class _Look:
             yield from self._follow(
                 part.item, after | (self._first_ranges(part)[0] if again else 0)
             )
-        elif isinstance(part, AltOf):
+        elif isinstance(part, AlternativePart):
             for one in part.items:
                 yield from self._follow(one, after)
         else:
@@ -163,7 +171,7 @@ def _refs(part: Part) -> Iterator[str]:
         part = left.pop()
         if isinstance(part, Ref):
             yield part.name
-        elif isinstance(part, (SeqOf, AltOf)):
+        elif isinstance(part, (SequencePart, AlternativePart)):
             left += part.items
         elif isinstance(part, RepeatCount):
             left.append(part.item)

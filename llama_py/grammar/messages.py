@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from llama_py.grammar.place import found
+from llama_py.grammar.place import describe_place
 
 _PLACE = re.compile(r"(?:at )?(\d+)\((\d+)\): (.*)", re.DOTALL)
 _REGEX = re.compile(r"regex parse error:\n(.*)\n( *)\^+.*?\nerror: ([^\n]*)", re.DOTALL)
@@ -23,7 +23,7 @@ def one_line(kind: str, error: str, text: str = "") -> str:
     inner = _REGEX.search(error)
     if inner and kind == "regex":
         column = max(len(inner[2]) - _INDENT, 0) + 1
-        return f"{title}, column {column}: {inner[3]}, {found(text[column - 1 :][:20])}"
+        return f"{title}, column {column}: {inner[3]}, {describe_place(text[column - 1 :][:20])}"
     said = f"{inner[3]} in {inner[1].strip()}" if inner else place[3] if place else error
     said = " ".join(re.split(r"\n +\d+ \| |\n?<state>|\n?<non-verbose", said)[0].split())
     said = "".join(c if c.isprintable() else repr(c)[1:-1] for c in said[:_MOST])

@@ -72,7 +72,7 @@ def enforce_schema(text: str, lenient: bool = False) -> EnforcedSchema:
         simpler, other = _compile(copy, more)
         found, error = (simpler, "") if not other and len(more) > len(left_out) else (found, error)
     elif not error and "coerce_one_of" not in found.options and _may_overlap(text, lenient):
-        found = replace(found, left_out=(*found.left_out, *_one_of(schema)))
+        found = replace(found, left_out=(*found.left_out, *_oneof_paths(schema)))
     if error and lenient:
         found, error = _compile({"type": "object"} if _is_object(schema) else {}, [""])
     if error:
@@ -96,11 +96,11 @@ def _compile(schema: Part, left_out: Sequence[str]) -> tuple[EnforcedSchema, str
     options: dict[str, Any] = {"whitespace_pattern": SPACE}
     if coerced:
         options["coerce_one_of"] = True
-        left_out = [*left_out, *_one_of(schema)]
+        left_out = [*left_out, *_oneof_paths(schema)]
     return EnforcedSchema(form, text, options, tuple(left_out)), error
 
 
-def _one_of(schema: Part) -> list[str]:
+def _oneof_paths(schema: Part) -> list[str]:
     return [f"{at}/oneOf" for at, one in walk_schema(schema) if "oneOf" in one]
 
 
@@ -108,7 +108,7 @@ def _may_overlap(text: str, lenient: bool) -> bool:
     """Return True if a value may meet two branches of `oneOf`, unless objects are closed."""
     schema = _read(text)
     widen_schema(schema, lenient)
-    return bool(_one_of(schema)) and _form(json.dumps(schema, ensure_ascii=False))[1]
+    return bool(_oneof_paths(schema)) and _form(json.dumps(schema, ensure_ascii=False))[1]
 
 
 @lru_cache(256)

@@ -25,16 +25,16 @@ class Leaf:
     number: int
 
 
-Part: TypeAlias = "Leaf | Ref | SeqOf | AltOf | RepeatCount"
+Part: TypeAlias = "Leaf | Ref | SequencePart | AlternativePart | RepeatCount"
 
 
 @dataclass(frozen=True, slots=True)
-class SeqOf:
+class SequencePart:
     items: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class AltOf:
+class AlternativePart:
     items: tuple[Part, ...]
 
 
@@ -112,8 +112,8 @@ class RuleSizes:
             self._wanted.append(node.name)
             return node
         if isinstance(node, Repeat):
-            inner = SeqOf(()) if node.high == 0 else self._part(node.item)
-            return inner if inner == SeqOf(()) else RepeatCount(inner, node.low, node.high)
+            inner = SequencePart(()) if node.high == 0 else self._part(node.item)
+            return inner if inner == SequencePart(()) else RepeatCount(inner, node.low, node.high)
         assert isinstance(node, (Seq, Alt))
         kind = Seq if isinstance(node, Seq) else Alt
         parts: list[Part] = []
@@ -126,7 +126,7 @@ class RuleSizes:
             parts += [together] if together is not None else map(self._part, run)
             run = []
             parts += [] if one is None else [self._part(one)]
-        return SeqOf(tuple(parts)) if kind is Seq else AltOf(tuple(parts))
+        return SequencePart(tuple(parts)) if kind is Seq else AlternativePart(tuple(parts))
 
     def _as_leaf(self, node: Node) -> Leaf | None:
         """Return the node as one lexeme, if possible."""

@@ -53,7 +53,7 @@ def trial(form: str) -> str:
     """
     alone = sum(form.count(sign) for sign in ("pattern", "format", "&", "~"))
     if len(form) > SMALL or alone > FEW:
-        return _elsewhere(form)
+        return _run_child(form)
     from llguidance import LLMatcher
 
     return roomy(lambda: str(LLMatcher.validate_grammar(form, limits=limits())))
@@ -65,7 +65,7 @@ def limits() -> Any:
     return LLParserLimits(**LIMITS)
 
 
-def _elsewhere(form: str) -> str:
+def _run_child(form: str) -> str:
     code = _CHILD.format(memory=MEMORY, stack=STACK, limits=LIMITS)
     data = form.encode("utf-8", "surrogatepass")
     try:

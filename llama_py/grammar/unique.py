@@ -33,7 +33,7 @@ class JSONEnd(NamedTuple):
     raw: bytes = b""
     escapes: bool = False
 
-    def after(self, text: bytes) -> JSONEnd | None:
+    def advance(self, text: bytes) -> JSONEnd | None:
         """Return the place after more text; None if the text repeats a key."""
         open, part, raw, escapes = self
         if part == "string" and not escapes and b'"' not in text and b"\\" not in text:
@@ -136,7 +136,7 @@ class UniqueKeys:
     def consume_tokens(self, ids: Sequence[int]) -> bool:
         takes = self._matcher.consume_tokens(ids)
         text = b"".join(self._pieces[id] for id in ids) if takes else b""
-        self._place = self._place and self._place.after(text)
+        self._place = self._place and self._place.advance(text)
         return not self.is_error()
 
     def try_consume_tokens(self, ids: Sequence[int]) -> int:
@@ -147,7 +147,7 @@ class UniqueKeys:
     def validate_tokens(self, ids: Sequence[int]) -> int:
         places = [self._place]
         for id in ids[: self._matcher.validate_tokens(ids)]:
-            places.append(places[-1] and places[-1].after(self._pieces[id]))
+            places.append(places[-1] and places[-1].advance(self._pieces[id]))
         n, tried = len(places) - 1, dict[bytes, bool]()
         while n and not self._may_follow(ids[:n], places[n], tried):
             n -= 1
@@ -158,7 +158,7 @@ class UniqueKeys:
         place, tried = self._place, dict[bytes, bool]()
         for id in self._pieces.which_matter(place) if place else ():
             if bits[id >> 3] >> (id & 7) & 1:
-                after = place and place.after(self._pieces[id])
+                after = place and place.advance(self._pieces[id])
                 if not self._may_follow([id], after, tried):
                     bits[id >> 3] ^= 1 << (id & 7)
         return bytes(bits)
@@ -173,7 +173,7 @@ class UniqueKeys:
         if text not in tried:
             now = self._matcher.deep_copy()
             now.consume_tokens(ids)
-            more = (([*ids, id], place.after(self._pieces[id])) for id in self._next(now, place))
+            more = (([*ids, id], place.advance(self._pieces[id])) for id in self._next(now, place))
             tried[text] = any(self._may_follow(*one, tried) for one in more)
         return tried[text]
 

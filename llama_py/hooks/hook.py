@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ggml_py.tensor import Tensor
 from llama_py.batch import UBatch
-from llama_py.hooks.names import FoundNode, checked
+from llama_py.hooks.names import FoundNode, check_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -42,7 +42,7 @@ class Hook(ABC):
 
     def __init__(self, patterns: Sequence[str], switch: Callable[[Hook, bool], None]) -> None:
         """switch   adds the hook to a context's hooks, or removes it"""
-        self.patterns = [checked(p) for p in patterns]
+        self.patterns = [check_name(p) for p in patterns]
         self._switch = switch
 
     @abstractmethod

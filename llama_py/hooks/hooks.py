@@ -16,7 +16,7 @@ from llama_py.hooks.capture import Capture
 from llama_py.hooks.hook import Hook
 from llama_py.hooks.names import FoundNode, Names
 from llama_py.hooks.patch import Change, Patch
-from llama_py.hooks.values import Values, as_leaf, computed, read
+from llama_py.hooks.values import Values, as_leaf, compute_tensor, read
 
 Graphs = Callable[[], list[GraphResult]]
 Wants = Callable[[GraphResult], Taps | None]
@@ -83,7 +83,7 @@ class Hooks:
         if found.weights is None:
             return read(found.node, devices)
         sources = [as_leaf(s) for s in found.node.src if s is not None]
-        return read(computed(found.weights(sources), devices), devices)
+        return read(compute_tensor(found.weights(sources), devices), devices)
 
     def taps(self, res: GraphResult) -> Taps | None:
         """Return the taps of a graph that the hooks need."""

@@ -56,27 +56,27 @@ class Names:
             return [
                 found
                 for point in fnmatch_all(self._points(), pattern)
-                if (found := self._at(point)) is not None
+                if (found := self._find_point(point)) is not None
             ]
         name, _, number = pattern.partition("#")
         names = [name] if name in self._nodes else fnmatch_all(self._nodes, name)
-        numbered = [(n, self._numbered(n, number)) for n in names]
+        numbered = [(n, self._get_numbered(n, number)) for n in names]
         end = f"#{number}" if number else ""
         return [FoundNode(n + end, f.node, f.weights) for n, f in numbered if f is not None]
 
-    def named(self, name: str) -> list[Tensor]:
+    def get_nodes(self, name: str) -> list[Tensor]:
         return [found.node for found in self._nodes.get(name, ())]
 
     def similar(self, pattern: str) -> list[str]:
         """Return a few similar names; for hook points, others of the layer."""
-        points = [point for point in self._points() if self._at(point) is not None]
+        points = [point for point in self._points() if self._find_point(point) is not None]
         layer = re.match(r"blocks\.\d+\.", pattern)
         if layer:
             points = [point for point in points if point.startswith(layer[0])] or points
         known = points if "hook_" in pattern else [*points, *self._nodes]
         return difflib.get_close_matches(pattern, known, 4, 0.5)
 
-    def _numbered(self, name: str, number: str) -> FoundNode | None:
+    def _get_numbered(self, name: str, number: str) -> FoundNode | None:
         nodes, i = self._nodes[name], int(number or -1)
         return nodes[i] if -len(nodes) <= i < len(nodes) else None
 
@@ -84,7 +84,7 @@ class Names:
         inner = (*LAYER_POINTS, PATTERN)
         return [*POINTS, *(f"blocks.{il}.{p}" for il in range(self.n_layers) for p in inner)]
 
-    def _at(self, point: str) -> FoundNode | None:
+    def _find_point(self, point: str) -> FoundNode | None:
         """Return the node of a hook point in this graph."""
         if point in POINTS:
             node = POINTS[point](self, 0)
@@ -98,7 +98,7 @@ class Names:
         return FoundNode(point, node) if node is not None and computed else None
 
 
-def checked(pattern: str) -> str:
+def check_name(pattern: str) -> str:
     """Raise ContextError for an invalid name; return a valid name."""
     if not isinstance(pattern, str) or not re.fullmatch(r"[^#]+(#-?\d+)?", pattern):
         raise ContextError(

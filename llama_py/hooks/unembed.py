@@ -47,11 +47,11 @@ class Unembedding:
         found, planned = list[F32](), dict[int, tuple[Tail, Plan]]()
         for part in parts:
             if len(part) not in planned:  # not cached: adapters may be set before the next call
-                planned = {len(part): self._planned(len(part))}
+                planned = {len(part): self._plan(len(part))}
             found.append(_run(*planned[len(part)], part))
         return np.concatenate(found)
 
-    def _planned(self, n: int) -> tuple[Tail, Plan]:
+    def _plan(self, n: int) -> tuple[Tail, Plan]:
         found = tail(self._graph_of(n))
         return found, Scheduler(self._devices).plan(found.graph)
 

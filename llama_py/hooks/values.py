@@ -19,7 +19,7 @@ from llama_py.batch import F32
 Values = npt.NDArray[Any]
 
 
-def shape_of(t: Tensor) -> tuple[int, ...]:
+def get_array_shape(t: Tensor) -> tuple[int, ...]:
     """Return the array's shape: the tensor's, first dimension last, without trailing 1s from the
     third on."""
     n = max((i + 1 for i in range(2, 4) if t.ne[i] != 1), default=2)
@@ -29,11 +29,11 @@ def shape_of(t: Tensor) -> tuple[int, ...]:
 def read(t: Tensor, devices: list[Device]) -> Values:
     """Read a tensor as float32, or as its integers, [..., ne1, ne0]."""
     if numpy_dtype(t) is None:
-        t = computed(cast(as_leaf(t), F32_TYPE), devices)
+        t = compute_tensor(cast(as_leaf(t), F32_TYPE), devices)
     values = get_tensor(t)
     if values.dtype.kind == "f":
         values = values.astype(np.float32, copy=False)
-    return values.reshape(shape_of(t))
+    return values.reshape(get_array_shape(t))
 
 
 def write(t: Tensor, values: Any, name: str) -> None:
@@ -45,10 +45,10 @@ def write(t: Tensor, values: Any, name: str) -> None:
     if dtype is None or t.buffer is None:
         raise ContextError(f"{name}: {t} has a quantized type, so its value cannot be changed")
     try:
-        new: F32 = np.broadcast_to(np.asarray(values), shape_of(t)).reshape(t.ne[::-1])
+        new: F32 = np.broadcast_to(np.asarray(values), get_array_shape(t)).reshape(t.ne[::-1])
     except ValueError:
         raise ContextError(
-            f"{name}: new value must have shape {shape_of(t)}, got {np.shape(values)}"
+            f"{name}: new value must have shape {get_array_shape(t)}, got {np.shape(values)}"
         ) from None
     raw = t.buffer.read(t.offset, t.nbytes)
     strided_view(t, raw)[...] = _bf16(new) if t.type.name == "bf16" else new.astype(dtype)
@@ -69,7 +69,7 @@ def as_leaf(t: Tensor) -> Tensor:
     return leaf
 
 
-def computed(t: Tensor, devices: list[Device]) -> Tensor:
+def compute_tensor(t: Tensor, devices: list[Device]) -> Tensor:
     """Run the nodes that lead to a tensor from leafs with values."""
     graph = Graph()
     graph.build_forward_expand(t)

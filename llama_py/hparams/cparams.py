@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ggml_py._moved import Former
 from llama_py.hparams.hparams import HParams
 from llama_py.hparams.layer_shape import Rope
 from llama_py.hparams.variants import SLOTS
@@ -64,7 +65,7 @@ class CParams:
     nextn_pre_norm: bool = False
 
     @classmethod
-    def of(cls, hparams: HParams, params: ContextParams) -> CParams:
+    def resolve(cls, hparams: HParams, params: ContextParams) -> CParams:
         """Fill in the values that the caller left open (llama-context.cpp:llama_context).
 
         Fields that both classes have are copied, unless the model or another field changes them.
@@ -74,8 +75,8 @@ class CParams:
         causal = hparams.causal_attn if params.attention == "auto" else causal
         if causal:
             n_batch = min(n_batch, n_ctx)
-        n_ctx = _padded(n_ctx)
-        n_ctx_seq = n_ctx if params.kv_unified else _padded(n_ctx // params.n_seq_max)
+        n_ctx = _pad_context(n_ctx)
+        n_ctx_seq = n_ctx if params.kv_unified else _pad_context(n_ctx // params.n_seq_max)
         chosen = ((kind, form) for kind, form in params.forms.items() if form != "auto")
         values: dict[str, Any] = {
             **_rope(hparams, params),
@@ -91,6 +92,8 @@ class CParams:
         for name in {f.name for f in fields(cls)} & {f.name for f in fields(params)}:
             values.setdefault(name, getattr(params, name))
         return cls(**values)
+
+    of = Former("resolve")
 
     def rope_freq(self, rope: Rope) -> tuple[float, float]:
         """Base and scale of a layer's RoPE."""
@@ -155,7 +158,7 @@ def trained_context(hparams: HParams, params: ContextParams) -> int:
     return int(np.float32(_n_ctx_orig(hparams, params)) / np.float32(scale))
 
 
-def _padded(n: int) -> int:
+def _pad_context(n: int) -> int:
     return -(-n // N_CTX_STEP) * N_CTX_STEP
 
 

@@ -205,13 +205,16 @@ class HParams(DeclaredKeys):
         """
         hp, routed = copy(self), bool(self.n_ff_exp)
         hp.layers = tuple(
-            share.hidden(self.shared_heads(share, il), il, routed=routed)
+            share.shard_ffn(self.shared_heads(share, il), il, routed=routed)
             for il in range(self.n_layer_all)
         )
         hp.n_ff_exp = tuple(
-            share.of(n, 1, "ffn_down_exps", il=il) if n else 0 for il, n in enumerate(self.n_ff_exp)
+            share.count_own(n, 1, "ffn_down_exps", il=il) if n else 0
+            for il, n in enumerate(self.n_ff_exp)
         )
-        hp.n_ff_shexp = share.of(self.n_ff_shexp, 1, "ffn_down_shexp") if self.n_ff_shexp else 0
+        hp.n_ff_shexp = (
+            share.count_own(self.n_ff_shexp, 1, "ffn_down_shexp") if self.n_ff_shexp else 0
+        )
         return hp
 
     def shared_heads(self, share: Shard, il: int) -> LayerShape:

@@ -54,7 +54,7 @@ class Shard:
         self.idle: set[Whole] = set()
         self.asked: set[Whole] = set()
 
-    def of(self, n: int, width: int, *stems: str, il: int = -1) -> int:
+    def count_own(self, n: int, width: int, *stems: str, il: int = -1) -> int:
         """Return how many of n heads (or dimensions) this device gets.
 
         width   columns of the matrices `stems` per head. A part has whole blocks of columns, so
@@ -83,7 +83,7 @@ class Shard:
             self.idle |= {(il, stem), (-1, stem)} & self.asked
         return min(sum(counts[: self.part]), n - 1), max(mine, 1)
 
-    def before(self, n: int, width: int, *stems: str) -> int:
+    def count_preceding(self, n: int, width: int, *stems: str) -> int:
         """Return how many heads (or dimensions) the preceding devices get."""
         counts, together = self._counts(n, width, stems)
         return sum(counts[: self.part]) * together
@@ -105,16 +105,16 @@ class Shard:
             return shape
         each = shape.n_head // shape.n_head_kv
         stems = stems or ("attn_output",)
-        n = self.of(shape.n_head_kv, each * shape.n_embd_head_v, *stems, il=il)
+        n = self.count_own(shape.n_head_kv, each * shape.n_embd_head_v, *stems, il=il)
         return replace(shape, n_head=n * each, n_head_kv=n)
 
-    def hidden(self, shape: LayerShape, il: int, *, routed: bool) -> LayerShape:
+    def shard_ffn(self, shape: LayerShape, il: int, *, routed: bool) -> LayerShape:
         """Return a layer's shape with this device's hidden dimensions; routed: n_ff is not the
         experts'."""
         if not shape.n_ff:
             return shape
         stems = ("ffn_down",) if routed else ("ffn_down", "ffn_down_exps")
-        return replace(shape, n_ff=self.of(shape.n_ff, 1, *stems, il=il))
+        return replace(shape, n_ff=self.count_own(shape.n_ff, 1, *stems, il=il))
 
     def knows(self, il: int, stem: str) -> tuple[bool, bool]:
         """Return whether a layer's matrix has no part here, and whether it was divided."""
@@ -122,7 +122,7 @@ class Shard:
         return bool(keys & self.idle), bool(keys & self.asked)
 
 
-def alone(steps: Steps) -> Tensor:
+def run_steps(steps: Steps) -> Tensor:
     """Run the steps of a block that has all parts, and return its result."""
     try:
         part = next(steps)

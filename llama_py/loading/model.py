@@ -13,7 +13,7 @@ from ggml_py.backend import SupportsKernelCache
 from ggml_py.backend.registry import gpu_hint
 from ggml_py.errors import ModelError
 from llama_py.adapters.lora import Adapter, Loras
-from llama_py.batch.prompts import text_of
+from llama_py.batch.prompts import decode_text
 from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.file_types import file_type_text, guess_type
 from llama_py.gguf.fingerprint import fingerprint
@@ -33,9 +33,9 @@ from llama_py.weights.parallel import Parallel
 from llama_py.weights.placement import (
     SAME_MODE,
     Placement,
-    arranged,
+    arrange_devices,
     devices_in_use,
-    kept_on,
+    host_rules,
     overrides,
     warn_of_idle_rules,
 )
@@ -72,10 +72,10 @@ class LoadOptions(TypedDict, total=False):
     progress: Progress | bool | None
 
 
-def placement_of(device: str | Device | Sequence[str | Device], p: ModelParams) -> Placement:
+def create_placement(device: str | Device | Sequence[str | Device], p: ModelParams) -> Placement:
     """Return the placement on `device` for the options."""
     mode = SAME_MODE.get(p.split_mode, p.split_mode)
-    parallel = Parallel.of(p.parallel) if p.parallel else None
+    parallel = Parallel.parse(p.parallel) if p.parallel else None
     if parallel is not None:
         mode = "graph" if parallel.size > 1 else "layer"
     found = devices_in_use(device)
@@ -86,10 +86,10 @@ def placement_of(device: str | Device | Sequence[str | Device], p: ModelParams) 
             found[0].name,
             gpu_hint(),
         )
-    devices, shares = arranged(found, mode, p.main_gpu, p.tensor_split)
+    devices, shares = arrange_devices(found, mode, p.main_gpu, p.tensor_split)
     rules = (
         *overrides(p.tensor_overrides, p.n_cpu_moe, devices),
-        *kept_on(devices[-1], p.cpu_moe, p.n_cpu_ffn),
+        *host_rules(devices[-1], p.cpu_moe, p.n_cpu_ffn),
     )
     return Placement(devices, p.n_gpu_layers, rules, shares, mode, parallel)
 
@@ -126,11 +126,11 @@ class LoadedModel(Resource):
         if p.kv_overrides:
             self.file.override(p.kv_overrides)
         if not isinstance(device, Placement):
-            device = placement_of(device, p)
+            device = create_placement(device, p)
         self.placement = device
         self._begin()
         self._load(p)
-        warn_of_idle_rules(p.tensor_overrides, self._weights.all)
+        warn_of_idle_rules(p.tensor_overrides, self._weights.all_tensors)
 
     def _begin(self) -> None:
         types = {info.type.name for info in self.file.tensors.values()}
@@ -147,14 +147,18 @@ class LoadedModel(Resource):
         self.architecture = kind(self.hparams, weights, p.load_mtp)
         weights.finish()
         warn_of_differences(
-            weights.where, p.like, self.hparams.differences, weights.ignored, weights.restored
+            weights.source,
+            p.like,
+            self.hparams.differences,
+            weights.ignored_names,
+            weights.restored_names,
         )
-        device_of = self.placement.device_of(self.layer_devices)
+        device_of = self.placement.get_chooser(self.layer_devices)
         if self.placement.shares_layers:
             from llama_py.loading.split import split
 
             split(self.architecture, weights, self.placement, device_of)
-        readers = find_weight_users(self.architecture, weights.all)
+        readers = find_weight_users(self.architecture, weights.all_tensors)
         self._weights = weights
         with show_progress(p.progress):
             self._place(device_of, readers, progress_callback(p.progress))
@@ -162,7 +166,7 @@ class LoadedModel(Resource):
         self.sizes = weights.sizes
         self.n_params, self.n_bytes = weights.n_params, weights.n_bytes
         if p.use_mlock:
-            log.info("mlock: %.2f MiB", lock(weights.all) / 2**20)
+            log.info("mlock: %.2f MiB", lock(weights.all_tensors) / 2**20)
         self._log_load()
         self._check_template()
 
@@ -275,7 +279,7 @@ class LoadedModel(Resource):
         self, text: str | bytes, add_special: bool = True, parse_special: bool = True
     ) -> list[int]:
         """Return the ids of a text; see Tokenizer.tokenize."""
-        return self.tokenizer.tokenize(text_of(text), add_special, parse_special)
+        return self.tokenizer.tokenize(decode_text(text), add_special, parse_special)
 
     def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
         """Return the text of ids; see Tokenizer.detokenize."""

@@ -65,7 +65,7 @@ def _graph(
     options = ContextParams(n_ctx=1, n_ubatch=N_TOKENS, nextn_layer=nextn_layer)
     if embeddings:
         options = replace(options, embeddings=True, pooling="rank")
-    cparams = CParams.of(hp, options)
+    cparams = CParams.resolve(hp, options)
     mtp = gtype == "decoder_mtp"
     layers = range(hp.n_layer, hp.n_layer_all) if mtp else hp.kept_layers
     kept = {il: arch.sharded_memory_spec(il) for il in layers}

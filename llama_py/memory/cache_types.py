@@ -11,7 +11,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32, I64, GGMLType
 from llama_py.memory.kv_tensors import KVLayer
 from llama_py.params.caches import CACHE_TYPES
-from llama_py.params.near import some_of
+from llama_py.params.near import shorten_list
 
 
 def check_types(layers: Sequence[KVLayer], type_k: GGMLType, type_v: GGMLType) -> None:
@@ -30,7 +30,7 @@ def _check(option: str, chosen: GGMLType, n_embd_head: int, device: Device) -> N
     why = f"{device.name} cannot write this type"
     if not fits:
         why = f"head size {n_embd_head} is not a multiple of the block size {chosen.block_size}"
-    raise ContextError(f"{option} = {chosen}: {why}; use {some_of(able)}")
+    raise ContextError(f"{option} = {chosen}: {why}; use {shorten_list(able)}")
 
 
 def _fits(chosen: GGMLType, n_embd_head: int) -> bool:

@@ -64,7 +64,7 @@ class CompressedMemory(NumberedStates):
                 "llama_kv_cache_dsv4: %s: %7.2f MiB of keys (%6d for each of %2d seqs, %3d layers,"
                 " %s), %7.2f MiB of states (%2d rs_seq)",
                 one.kept.kind,
-                mib(one.keys.all()),
+                mib(one.keys.list_tensors()),
                 one.sizes.n_keys,
                 size,
                 len(one.kv),
@@ -80,7 +80,7 @@ class CompressedMemory(NumberedStates):
 
     def all_tensors(self) -> list[Tensor]:
         """Return all tensors of keys and states."""
-        return [t for one in self.kinds.values() for t in (*one.keys.all(), *one.states())]
+        return [t for one in self.kinds.values() for t in (*one.keys.list_tensors(), *one.states())]
 
     def split(self, splitter: BatchSplitter, n_ubatch: int, sequential: bool) -> UBatch | None:
         """Return the next ubatch: equally many tokens per sequence, or one sequence if

@@ -99,7 +99,7 @@ class _Tokens:
         i = self._at.get((seq_id, pos))
         return self.state_row(seq_id, pos) if i is None else self.sizes.n_rows + i
 
-    def of(self, seq_id: int) -> list[int]:
+    def find_sequence(self, seq_id: int) -> list[int]:
         return [i for i, s in enumerate(self.seq) if s == seq_id]
 
 
@@ -175,7 +175,7 @@ def _fill_up(ubatch: UBatch, made: _NewKeys) -> None:
     for seq_id in ubatch.seq_id_unq:
         here = range(seq_id * made.sizes.n_keys, (seq_id + 1) * made.sizes.n_keys)
         if sum(row in here for row in made.write) < each:
-            made.add_unseen(tokens.of(seq_id)[0])
+            made.add_unseen(tokens.find_sequence(seq_id)[0])
 
 
 def _planes(tokens: _Tokens, back: Mapping[int, int]) -> tuple[I32, I32, I32, I32]:
@@ -188,7 +188,7 @@ def _planes(tokens: _Tokens, back: Mapping[int, int]) -> tuple[I32, I32, I32, I3
         rows = range(stream * n, (stream + 1) * n)
         plane = back.get(stream, 0) * sizes.n_rows
         restore += [(plane + row, row) for row in rows]
-        mine = tokens.of(stream)
+        mine = tokens.find_sequence(stream)
         for d in range(1, sizes.n_rs_seq + 1):
             source = {row: row + (0 if mine else d * sizes.n_rows) for row in rows}
             for i in mine[: max(0, len(mine) - d)]:

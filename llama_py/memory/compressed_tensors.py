@@ -92,7 +92,7 @@ class CompressedTensors:
 
     def copy_keys(self, src: int, dst: int, n: int) -> None:
         """Copy the keys of the first n tokens from `src` to `dst`."""
-        for t in self.keys.all() if n >= self.kept.ratio else ():
+        for t in self.keys.list_tensors() if n >= self.kept.ratio else ():
             data = read_part(t, src * t.nb[2], n // self.kept.ratio * t.nb[1])
             write_part(t, dst * t.nb[2], data)
 

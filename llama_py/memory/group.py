@@ -123,7 +123,7 @@ class MemoryGroup:
         raise failed or ContextError("the batch is empty; pass at least one token")
 
     @contextmanager
-    def copied(self, splitter: BatchSplitter) -> Iterator[None]:
+    def share_first_sequence(self, splitter: BatchSplitter) -> Iterator[None]:
         """Decode a batch for its first sequence only, and copy the result to the others. The tokens
         must all belong to the same sequences, which are stored separately, and are empty or were
         copied in this way by the last batch."""
@@ -349,6 +349,7 @@ class MemoryGroup:
                 part.seq_rm(seq_id)
             raise
 
+    copied = Former("share_first_sequence")
     goes_back = Former("supports_rollback")
     mixes = Former("allows_unequal_lengths")
     seq_take = Former("seq_copy_prefix")

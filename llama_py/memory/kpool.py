@@ -86,7 +86,7 @@ class PoolPlan:
         return max(int(np.count_nonzero(self.is_new)), 1)
 
     @cached_property
-    def first(self) -> dict[int, int]:
+    def first_pools(self) -> dict[int, int]:
         """The number of each sequence's first pool."""
         found, n = {}, 0
         for s, seq in self.seqs.items():

@@ -70,7 +70,7 @@ class KVCache(KVSlots):
         self.scored = scored
 
     def all_tensors(self) -> list[Tensor]:
-        return [*self.tensors.all()]
+        return [*self.tensors.list_tensors()]
 
     def place(self, ubatches: list[UBatch]) -> KVCacheContext:
         """Find cells for all ubatches; ContextError and no change if they do not fit."""
@@ -82,9 +82,9 @@ class KVCache(KVSlots):
 
     def get_n_kv(self, place: SlotInfo) -> int:
         """Return the number of cells that attention reads: the used range, rounded up to 256."""
-        return self.padded(max(self.cells[stream].used_max_p1() for stream in place.strm))
+        return self.pad_n_kv(max(self.cells[stream].used_max_p1() for stream in place.strm))
 
-    def padded(self, n_used: int) -> int:
+    def pad_n_kv(self, n_used: int) -> int:
         return min(self.kv_size, in_steps(n_used))
 
     def copy_stream(self, src: int, dst: int) -> None:
@@ -212,7 +212,7 @@ class KVCacheContext(UBatchCursor):
 
     def as_if(self, n_used: int) -> None:
         """Set `n_used` cells and positions as in use, to measure a graph."""
-        self._n_kv = self.kv.padded(n_used)
+        self._n_kv = self.kv.pad_n_kv(n_used)
         self._n_pos = in_steps(n_used)
 
     def apply(self) -> None:
@@ -234,12 +234,12 @@ class KVCacheContext(UBatchCursor):
         self._found = place, forgotten
         if ubatch.n_tokens == 1 and not forgotten[0]:
             end = max(self.kv.cells[place.strm[0]].used_max_p1(), int(place.idxs[0][0]) + 1)
-            return self.kv.padded(end) == self._n_kv
+            return self.kv.pad_n_kv(end) == self._n_kv
         used = (
             self.kv.cells[stream].used_max(idx, gone)
             for stream, idx, gone in zip(place.strm, place.idxs, forgotten, strict=True)
         )
-        return self.kv.padded(max(used)) == self._n_kv
+        return self.kv.pad_n_kv(max(used)) == self._n_kv
 
     def follow(self, ubatch: UBatch) -> None:
         assert self._found is not None

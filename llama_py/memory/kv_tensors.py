@@ -104,7 +104,7 @@ class KVTensors:
         told_as = "llama_kv_cache: %10s KV"
         self.buffers: list[tuple[Device, Buffer]] = allocate("KV cache", told_as, placed)
 
-    def all(self) -> list[Tensor]:
+    def list_tensors(self) -> list[Tensor]:
         return [*self.k.values(), *self.v.values()]
 
     def _owner(self, key: LayerKey) -> LayerKey:

@@ -21,7 +21,7 @@ class UBatchCursor(ABC):
         self.part: int | None = None
         self._i = 0
 
-    def on(self, part: int) -> Self:
+    def select_part(self, part: int) -> Self:
         """Return a copy for one device, if devices share layers."""
         found = copy(self)
         found.part = part

@@ -25,4 +25,4 @@ class Codeshell(LayerNormDecoder):
         if own is not None:
             return own
         w.tensor("output.weight", *sizes)
-        return w.tied("output.weight")
+        return w.tied_tensor("output.weight")

@@ -30,7 +30,7 @@ class CommandR(LayerNormDecoder):
 
     def declare_ends(self, w: Weights) -> None:
         self.output_norm = self.norm(w, "output_norm")
-        self.output = Linear(w.tied("token_embd.weight"))
+        self.output = Linear(w.tied_tensor("token_embd.weight"))
 
     def layer(self, w: Weights, il: int) -> ParallelLayer:
         return ParallelLayer(self.norm(w, "attn_norm"), self.attention(w), self.feed_forward(w))

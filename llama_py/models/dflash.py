@@ -235,7 +235,7 @@ class DFlash(Architecture):
             self.markov = MarkovHead(w, n_embd, hp.n_vocab, ends.some, hp.block_size, first)
         self.selector: Selector | None = None
         if w.has("selector_hidden.weight"):
-            hp.check_pairs(w.where)
+            hp.check_pairs(w.source)
             sizes = hp.selector_rank, hp.selector_top_k, hp.block_size
             self.selector = Selector(w, n_embd, hp.n_vocab, *sizes)
         pairs = self.selector is not None

@@ -72,7 +72,7 @@ class Eagle3(Architecture):
         self.ends.output = w.optional_linear("output", n_embd, self.ends.n_tokens, scaled=False)
         if self.ends.some is not None and self.ends.output is None:
             raise WeightsError(
-                f"{w.where}: tensor 'd2t' needs an LM head, which the file does not have; "
+                f"{w.source}: tensor 'd2t' needs an LM head, which the file does not have; "
                 "convert the model again"
             )
         if (info := w.info("token_embd.weight")) is not None:

@@ -44,7 +44,7 @@ class GroveMoeHParams(ExpertHParams):
 
     def shared(self, share: Shard) -> Self:
         hp = super().shared(share)
-        hp.n_ff_chexp = share.of(self.n_ff_chexp, 1, "ffn_down_chexps")
+        hp.n_ff_chexp = share.count_own(self.n_ff_chexp, 1, "ffn_down_chexps")
         return hp
 
 

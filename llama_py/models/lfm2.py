@@ -57,7 +57,7 @@ class Lfm2HParams(MixedHParams):
     def shared(self, share: Shard) -> Self:
         hp = super().shared(share)
         for il in filter(self.is_recr, range(self.n_layer)):
-            hp._of_channels(share.of(self.n_embd, 1, "shortconv.out_proj", il=il))
+            hp._of_channels(share.count_own(self.n_embd, 1, "shortconv.out_proj", il=il))
         return hp
 
     def window(self, il: int) -> Window | None:

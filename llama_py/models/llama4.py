@@ -54,7 +54,7 @@ class Llama4HParams(ScaledWindows):
     def shared(self, share: Shard) -> Self:
         hp = super().shared(share)
         hp.n_ff_beside = tuple(
-            share.of(n, 1, "ffn_down_shexp", il=il) if n else 0
+            share.count_own(n, 1, "ffn_down_shexp", il=il) if n else 0
             for il, n in enumerate(self.n_ff_beside)
         )
         return hp

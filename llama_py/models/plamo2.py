@@ -51,7 +51,7 @@ class Plamo2HParams(MixedHParams, SSMHParams):
     def shared(self, share: Shard) -> Self:
         """Return the share of attention heads and of state space heads."""
         hp, size = super().shared(share), self.ssm_d_inner // self.ssm_dt_rank
-        hp.ssm_dt_rank = share.of(self.ssm_dt_rank, size, "ssm_out", "ssm_x")
+        hp.ssm_dt_rank = share.count_own(self.ssm_dt_rank, size, "ssm_out", "ssm_x")
         hp.ssm_d_inner = hp.ssm_dt_rank * size
         hp._derive()
         return hp

@@ -21,4 +21,4 @@ class PocketTts(LayerNormDecoder):
 
     def declare_ends(self, w: Weights) -> None:
         self.output_norm = self.norm(w, "output_norm")
-        self.output = Linear(w.tied("token_embd.weight"))
+        self.output = Linear(w.tied_tensor("token_embd.weight"))

@@ -39,7 +39,7 @@ class Refact(Decoder):
         if self.hp.n_expert:
             log.warning(
                 "%s: experts are ignored, because llama.cpp omits them from the graph of %s models",
-                w.where,
+                w.source,
                 self.arch,
             )
 

@@ -381,7 +381,7 @@ class GenerateParams(SpeculativeParams):
         "-r --reverse-prompt",
         "stop generation at this text; may be repeated",
         metavar="TEXT",
-        parse=texts.once,
+        parse=texts.text_tuple,
         many=True,
     )
     special: bool = option(False, "-sp --special", "print special tokens")

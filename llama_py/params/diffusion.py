@@ -75,6 +75,6 @@ class DiffusionParams(Params):
     visual: bool = option(False, "--diffusion-visual", "print the text after each step", env="")
 
     @property
-    def wanted(self) -> bool:
+    def is_set(self) -> bool:
         """True if any option is set."""
         return bool(self.steps or self.eps or self.block_length)

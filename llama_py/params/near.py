@@ -28,7 +28,7 @@ def did_you_mean(given: str, known: Iterable[str], alike: float = ALIKE, best: f
     return f"did you mean {' or '.join(words)}?" if words else ""
 
 
-def some_of(known: Sequence[str]) -> str:
+def shorten_list(known: Sequence[str]) -> str:
     """Return `f32, f16, q4_0 and 23 others`; a complete list if it is short."""
     if len(known) <= FEW:
         return ", ".join(known)

@@ -16,14 +16,18 @@ from dataclasses import Field, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ggml_py.errors import GGMLError, ModelError
-from llama_py.params.rules import ValueRule, integers, numbers, one_of
+from llama_py.params.rules import ValueRule, choice_rule, integers, numbers
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 PREFIX = "LLAMA_ARG_"  # prefix of variables
 _CALLED: dict[str, type[Params]] = {}
-_CHECK: dict[type, ValueRule] = {int: integers(), float: numbers(), bool: one_of((True, False))}
+_CHECK: dict[type, ValueRule] = {
+    int: integers(),
+    float: numbers(),
+    bool: choice_rule((True, False)),
+}
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ def option(
     choices  a check by values, which the help shows
     """
     names = tuple(flags.split())
-    check = one_of(choices) if choices else check or _CHECK.get(type(default))
+    check = choice_rule(choices) if choices else check or _CHECK.get(type(default))
     long = max(names, key=len, default="")
     if env is None:
         env = long[2:].replace("-", "_").upper() if long.startswith("--") and not nargs else ""
@@ -108,13 +112,13 @@ def _variable(name: str) -> str:
     return f"{PREFIX}{name}" if name else ""
 
 
-def options_of(kind: type[Params]) -> list[tuple[Field[Any], Option]]:
+def get_options(kind: type[Params]) -> list[tuple[Field[Any], Option]]:
     """Return the fields with their declarations."""
     return [(f, f.metadata["option"]) for f in fields(kind)]
 
 
 def _flags(kind: type[Params]) -> dict[str, tuple[str, ...]]:
-    return {f.name: o.flags for f, o in options_of(kind)}
+    return {f.name: o.flags for f, o in get_options(kind)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,15 +153,15 @@ class Params:
         """Raise TypeError for an unknown name, with the name that was perhaps meant."""
         for name in given:
             if name not in cls.__dataclass_fields__:
-                from llama_py.params.other_names import hint_of
+                from llama_py.params.other_names import suggest_option
 
                 names = {call: _flags(kind) for call, kind in _CALLED.items()}
-                hint = hint_of(name, _flags(cls), names)
+                hint = suggest_option(name, _flags(cls), names)
                 raise TypeError(f"unknown option {name!r}{'; ' if hint else ''}{hint}")
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        for f, o in options_of(type(self)):
+        for f, o in get_options(type(self)):
             value = getattr(self, f.name)
             if o.check is not None and value is not f.default and not o.check.holds(value):
                 rule = f"{o.check.text}{' or None' if f.default is None else ''}"

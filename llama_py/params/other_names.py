@@ -30,7 +30,7 @@ _NAME_OF = {other: name for name, others in _OTHERS.items() for other in others.
 Names = Mapping[str, Sequence[str]]  # flags by option
 
 
-def hint_of(name: str, own: Names, others: Mapping[str, Names]) -> str:
+def suggest_option(name: str, own: Names, others: Mapping[str, Names]) -> str:
     """Return the option that an unknown name means, or the call that takes it; empty if unknown.
 
     Args:
@@ -38,7 +38,7 @@ def hint_of(name: str, own: Names, others: Mapping[str, Names]) -> str:
         own: Options of the call.
         others: Options of other calls, by the call with `{}` for the option.
     """
-    meant = _meant(name, [own, *others.values()])
+    meant = _resolve_name(name, [own, *others.values()])
     if meant not in own:
         for call, names in others.items():
             if meant in names:
@@ -46,7 +46,7 @@ def hint_of(name: str, own: Names, others: Mapping[str, Names]) -> str:
     return f"did you mean {meant}?" if meant != name else did_you_mean(name, own)
 
 
-def _meant(name: str, options: Iterable[Names]) -> str:
+def _resolve_name(name: str, options: Iterable[Names]) -> str:
     """Return the option with this name, flag (`--n-predict`) or name elsewhere, else the name."""
     flag = name.replace("_", "-")
     for names in options:

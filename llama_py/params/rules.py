@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
-from llama_py.params.near import did_you_mean, some_of
+from llama_py.params.near import did_you_mean, shorten_list
 from llama_py.params.texts import integer, number
 
 _MAX_F32 = 3.4028234e38
@@ -76,13 +76,13 @@ def integers(low: float = -math.inf, high: float = math.inf) -> ValueRule:
     return numbers(low, high, kind=Integral)
 
 
-def one_of(values: Collection[Any]) -> ValueRule:
+def choice_rule(values: Collection[Any]) -> ValueRule:
     known = tuple(values)  # unhashable values do not match
     words = tuple(map(str, known))
-    return ValueRule(f"one of {some_of(words)}", lambda value: value in known, words=words)
+    return ValueRule(f"one of {shorten_list(words)}", lambda value: value in known, words=words)
 
 
-def each(rule: ValueRule) -> ValueRule:
+def item_rule(rule: ValueRule) -> ValueRule:
     return ValueRule(
         f"values that are each {rule.text}", lambda values: all(map(rule.holds, values))
     )

@@ -14,7 +14,7 @@ _TRUTHS = {
 }
 
 
-def parsed(kind: Callable[[str], T], text: str, expected: str) -> T:
+def parse_text(kind: Callable[[str], T], text: str, expected: str) -> T:
     """Return `kind(text)`; a ValueError or KeyError is replaced by a plainer one."""
     try:
         return kind(text)
@@ -23,23 +23,23 @@ def parsed(kind: Callable[[str], T], text: str, expected: str) -> T:
 
 
 def integer(text: str) -> int:
-    return parsed(int, text, "an integer")
+    return parse_text(int, text, "an integer")
 
 
 def number(text: str) -> float:
-    return parsed(float, text, "a number")
+    return parse_text(float, text, "a number")
 
 
 def truth(text: str) -> bool:
     """Parse `on`, `1`, `true`, ... or `off`, `0`, `false`, ..."""
-    return parsed(lambda _: _TRUTHS[text.lower()], text, "on or off")
+    return parse_text(lambda _: _TRUTHS[text.lower()], text, "on or off")
 
 
 def on_off_auto(text: str) -> str:
     """Parse on, off or auto, also 1 and 0 as llama.cpp takes -fa."""
     if text.lower() in ("auto", "-1"):
         return "auto"
-    return "on" if parsed(truth, text, "on, off or auto") else "off"
+    return "on" if parse_text(truth, text, "on, off or auto") else "off"
 
 
 def above_zero(text: str) -> int | None:
@@ -52,7 +52,7 @@ def layer_count(text: str) -> int:
     return {"auto": -1, "all": -2}.get(text) or integer(text)
 
 
-def once(text: str) -> tuple[str, ...]:
+def text_tuple(text: str) -> tuple[str, ...]:
     """Return the text of a repeatable flag unchanged, as a tuple."""
     return (text,)
 
@@ -101,7 +101,7 @@ def kv_overrides(text: str) -> dict[str, bool | int | float | str]:
 def shares(text: str) -> tuple[float, ...]:
     """Parse `3,1` to numbers."""
     parts = words(text.replace("/", ","))
-    return parsed(lambda _: tuple(map(float, parts)), text, "shares such as 3,1")
+    return parse_text(lambda _: tuple(map(float, parts)), text, "shares such as 3,1")
 
 
 def logit_bias(text: str) -> dict[int | str, float]:

@@ -30,7 +30,7 @@ _KINDS = (
 )
 
 
-def kind_of(name: str) -> str:
+def get_category(name: str) -> str:
     """Return the category of a tensor; "" if no rule needs it (tensor_get_category)."""
     if name == OUTPUT:
         return "output"
@@ -67,11 +67,11 @@ class Mix:
         self.has_imatrix = has_imatrix
         self.output, self.embedding = output, embedding
         self.tied = OUTPUT not in names
-        self.n_values = sum(kind_of(name) == "attn_v" for name in names)
+        self.n_values = sum(get_category(name) == "attn_v" for name in names)
         self.seen: dict[str, int] = {}
 
     def choose(self, t: TensorInfo) -> GGMLType:
-        kind = kind_of(t.name)
+        kind = get_category(t.name)
         if self.default.is_quantized and any(x in t.name for x in self.model.rules.least_q8):
             return BY_NAME["q8_0"]
         if kind == "output" or (self.tied and kind == "embedding"):
@@ -79,22 +79,22 @@ class Mix:
         if self.ftype == "MXFP4_MOE":
             return self._mxfp4(t, kind)
         if kind == "embedding":
-            return self.embedding or self._named(self._embedding())
+            return self.embedding or self._get_type(self._embedding())
         if self.ftype in VERY_LOW:
-            return self._named(self._very_low(kind))
+            return self._get_type(self._very_low(kind))
         if kind == "attn_v":
             return self._values()
         chosen = {
             "attn_k": self._keys,
             "attn_q": self._queries,
-            "ffn_down": self._down,
+            "ffn_down": self._choose_ffn_down,
             "attn_output": self._attn_output,
-            "ffn_gate": self._up,
-            "ffn_up": self._up,
+            "ffn_gate": self._choose_ffn_up,
+            "ffn_up": self._choose_ffn_up,
         }.get(kind)
-        return self._named(chosen(t.name, kind)) if chosen else self.default
+        return self._get_type(chosen(t.name, kind)) if chosen else self.default
 
-    def _named(self, name: str) -> GGMLType:
+    def _get_type(self, name: str) -> GGMLType:
         return BY_NAME[name] if name else self.default
 
     def _count(self, kind: str) -> int:
@@ -154,7 +154,7 @@ class Mix:
         return ""
 
     def _values(self) -> GGMLType:
-        chosen = self._named(self._values_by_type(self._count("attn_v")))
+        chosen = self._get_type(self._values_by_type(self._count("attn_v")))
         if self.model.is_70b and chosen.name in ("q3_K", "q4_K"):
             chosen = BY_NAME["q5_K"]
         return BY_NAME["q8_0"] if self.model.n_expert == 8 else chosen
@@ -188,11 +188,11 @@ class Mix:
     def _queries(self, name: str, kind: str) -> str:
         return {"IQ3_XS": "iq3_xxs", "IQ3_XXS": "iq2_s"}.get(self.ftype, "")
 
-    def _up(self, name: str, kind: str) -> str:
+    def _choose_ffn_up(self, name: str, kind: str) -> str:
         i, n = self._layer(name, kind), self.model.n_layer
         return "iq3_xxs" if self.ftype == "IQ3_XS" and n // 8 <= i < 7 * n // 8 else ""
 
-    def _down(self, name: str, kind: str) -> str:
+    def _choose_ffn_down(self, name: str, kind: str) -> str:
         i, n = self._layer(name, kind), self.model.n_layer
         low, first, more = self.model.rules.low_mix, i < n // 8, more_bits(i, n)
         match self.ftype:

@@ -28,25 +28,25 @@ class QuantizedModel:
     rules: QuantizeRules
 
     @classmethod
-    def of(cls, file: GGUFFile) -> QuantizedModel:
+    def from_file(cls, file: GGUFFile) -> QuantizedModel:
         """Read the facts; GGUFError for a file without its number of layers."""
         arch = file.architecture
-        n_layer = _first(file.metadata.get(f"{arch}.block_count"), None)
+        n_layer = _first_layer_value(file.metadata.get(f"{arch}.block_count"), None)
         if n_layer is None:
             raise GGUFError(f"{file.path}: {arch}.block_count is missing; use the file of a model")
-        n_head = _first(file.metadata.get(f"{arch}.attention.head_count"), 0)
-        n_head_kv = _first(file.metadata.get(f"{arch}.attention.head_count_kv"), n_head)
-        n_nextn = _first(file.metadata.get(f"{arch}.nextn_predict_layers"), 0)
+        n_head = _first_layer_value(file.metadata.get(f"{arch}.attention.head_count"), 0)
+        n_head_kv = _first_layer_value(file.metadata.get(f"{arch}.attention.head_count_kv"), n_head)
+        n_nextn = _first_layer_value(file.metadata.get(f"{arch}.nextn_predict_layers"), 0)
         known = arch in known_architectures()
         rules = architecture(arch).quantize_rules if known else QuantizeRules()
         large = rules.is_70b(n_layer, n_head, n_head_kv)
-        n_expert = _first(file.metadata.get(f"{arch}.expert_count"), 0)
+        n_expert = _first_layer_value(file.metadata.get(f"{arch}.expert_count"), 0)
         n_gqa = n_head // n_head_kv if n_head_kv else 0
         n_layer = rules.counted_layers(n_layer, n_nextn)
         return cls(arch, n_layer, n_expert, n_gqa, large, rules)
 
 
-def _first(value: Any, default: Any) -> Any:
+def _first_layer_value(value: Any, default: Any) -> Any:
     """Return the number, or the number of layer 0."""
     if isinstance(value, np.ndarray | list):
         value = value[0] if len(value) else default

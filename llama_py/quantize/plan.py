@@ -14,9 +14,9 @@ from llama_py.gguf.file_types import FileType, guess_type
 from llama_py.gguf.write import encode
 from llama_py.quantize.allowed import fitting, is_allowed, wants_imatrix
 from llama_py.quantize.imatrix.file import Imatrix
-from llama_py.quantize.mix import EMBEDDINGS, OUTPUT, Mix, kind_of
+from llama_py.quantize.mix import EMBEDDINGS, OUTPUT, Mix, get_category
 from llama_py.quantize.model import QuantizedModel
-from llama_py.quantize.prune import order, pruned_metadata, renamed
+from llama_py.quantize.prune import order, pruned_metadata, rename_tensors
 
 QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION
 SPLIT = ("split.no", "split.count", "split.tensors.count")
@@ -65,7 +65,7 @@ class TensorJob:
         return self.source.ne[1] * self.source.ne[2] * self.source.ne[3]
 
     @property
-    def made(self) -> TensorInfo:
+    def target_info(self) -> TensorInfo:
         """Return the tensor as it will be, without its bytes."""
         nbytes = self.source.nbytes
         if not self.copies:
@@ -78,9 +78,9 @@ def jobs(file: GGUFFile, wishes: Wishes, imatrix: Imatrix | None) -> list[Tensor
 
     Raises GGUFError if no type fits, and for tensors that are quantized already.
     """
-    model, parts = QuantizedModel.of(file), _parts(file)
+    model, parts = QuantizedModel.from_file(file), _parts(file)
     tensors = sorted(file.tensors.values(), key=lambda t: order(t.name))
-    names = renamed((t.name for t in tensors), wishes.prune)
+    names = rename_tensors((t.name for t in tensors), wishes.prune)
     tensors = [t for t in tensors if t.name in names]
     if wishes.keep_split:
         tensors.sort(key=lambda t: (parts[id(t.mapped)], t.offset))
@@ -115,7 +115,7 @@ class _Choice:
             )
 
     def job(self, t: TensorInfo, name: str, part: int) -> TensorJob:
-        wanted = self._wanted(replace(t, name=name))
+        wanted = self._choose_type(replace(t, name=name))
         type = fitting(t, wanted) if wanted.is_quantized and wanted != t.type else wanted
         if type != t.type and t.type.is_quantized and not self.wishes.allow_requantize:
             raise GGUFError(
@@ -125,13 +125,13 @@ class _Choice:
         needs = type != t.type and wants_imatrix(name, type, self.wishes.type.name)
         return TensorJob(t, name, type, part, type != wanted, needs)
 
-    def _wanted(self, t: TensorInfo) -> GGMLType:
+    def _choose_type(self, t: TensorInfo) -> GGMLType:
         wishes = self.wishes
         if wishes.type.copies or not is_allowed(t, self.model, wishes.leave_output):
             return t.type
         named = next((type for p, type in self.patterns if p.search(t.name)), None)
         by_name = t.name != EMBEDDINGS[0] and named is not None
-        if wishes.embedding_type and kind_of(t.name) == "embedding" and not by_name:
+        if wishes.embedding_type and get_category(t.name) == "embedding" and not by_name:
             return wishes.embedding_type
         if wishes.output_type and t.name == OUTPUT:
             return wishes.output_type
@@ -146,7 +146,7 @@ def metadata(
     file: GGUFFile, wishes: Wishes, work: Sequence[TensorJob], imatrix: Imatrix | None
 ) -> dict[str, bytes]:
     """Return key-values of the new file; new or changed values are last, like in llama.cpp."""
-    stored = file.metadata.stored
+    stored = file.metadata.stored_values
     number = wishes.type.number
     if wishes.type.copies:
         kept = file.metadata.get("general.file_type")
@@ -161,7 +161,7 @@ def metadata(
         given |= _of_imatrix(imatrix)
     for key, value in given.items():
         new.pop(key, None)
-        new[key] = _encoded(value)
+        new[key] = _encode_value(value)
     if wishes.prune:
         for key, raw in pruned_metadata(file, wishes.prune).items():
             new.pop(key, None)
@@ -180,7 +180,7 @@ def _of_imatrix(imatrix: Imatrix) -> dict[str, str | int]:
     return found
 
 
-def _encoded(value: bool | int | float | str) -> bytes:
+def _encode_value(value: bool | int | float | str) -> bytes:
     if isinstance(value, bool):
         return encode("bool", value)
     if isinstance(value, int):
@@ -199,7 +199,7 @@ def check_imatrix(work: Sequence[TensorJob], imatrix: Imatrix | None) -> None:
                 f"{job.name}: type {job.type} needs an importance matrix; pass --imatrix FILE, "
                 "which llama-py-imatrix creates"
             )
-        if found is not None and not job.copies and kind_of(job.name) != "embedding":
+        if found is not None and not job.copies and get_category(job.name) != "embedding":
             wanted = job.source.ne[0] * job.source.ne[2]
             if found.size != wanted:
                 raise GGUFError(

@@ -24,7 +24,7 @@ from llama_py.weights import Weights
 _LAYER = re.compile(r"blk\.(\d+)\.")
 
 
-def renamed(names: Iterable[str], pruned: Iterable[int]) -> dict[str, str]:
+def rename_tensors(names: Iterable[str], pruned: Iterable[int]) -> dict[str, str]:
     """Return new names by old names, in order, without the pruned layers.
 
     Raises GGUFError for an unknown layer.
@@ -74,7 +74,7 @@ def pruned_metadata(file: GGUFFile, pruned: Collection[int]) -> dict[str, bytes]
     kept = [il for il in range(old.n_layer_all) if il not in pruned]
     values = _counts(kind.HParams, file.metadata, old, kept) | _lists(file.metadata, old, kept)
     problems = []
-    for candidate in (values, values | _listed(file.metadata, old, kept)):
+    for candidate in (values, values | _list_values(file.metadata, old, kept)):
         problem = _problem(file, candidate, old, kept)
         if not problem:
             return {key: encode(_kind(file, key, v), v) for key, v in candidate.items()}
@@ -121,7 +121,9 @@ def _lists(metadata: Mapping[str, Any], old: HParams, kept: Sequence[int]) -> di
     return found
 
 
-def _listed(metadata: Mapping[str, Any], old: HParams, kept: Sequence[int]) -> dict[str, MetaValue]:
+def _list_values(
+    metadata: Mapping[str, Any], old: HParams, kept: Sequence[int]
+) -> dict[str, MetaValue]:
     """Return lists in place of the intervals that the file states or that are the default."""
     found: dict[str, MetaValue] = {}
     for name, value in old.layer_lists().items():
@@ -139,19 +141,19 @@ def _problem(
     """Return why these values do not describe the remaining layers, or ""."""
     kind = architecture(file.architecture)
     gone = set(range(old.n_layer_all)) - set(kept)
-    names = renamed(file.tensors, gone & set(range(n_layers(file.tensors))))
+    names = rename_tensors(file.tensors, gone & set(range(n_layers(file.tensors))))
     infos = {new: replace(file.tensors[n], name=new) for n, new in names.items()}
     weights = Weights(infos, str(file.path))
     try:
-        new = kind.HParams(file.metadata.replaced(values), kind.arch)
+        new = kind.HParams(file.metadata.replace_values(values), kind.arch)
         kind(new, weights, True)
         weights.finish()
     except (HParamsError, WeightsError) as error:
         return str(error).removeprefix(f"{file.path}: ")
-    return _changed(old, new, kept)
+    return _find_change(old, new, kept)
 
 
-def _changed(old: HParams, new: HParams, kept: Sequence[int]) -> str:
+def _find_change(old: HParams, new: HParams, kept: Sequence[int]) -> str:
     """Return the first change in a remaining layer, or ""."""
     number = {il: i for i, il in enumerate(kept)}
     for i, il in enumerate(kept):

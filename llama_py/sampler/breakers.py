@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
-from llama_py.support.stopping import checked
+from llama_py.support.stopping import iterate_checked
 from llama_py.tokenizer import Tokenizer
 
 # Tokens after the first token of a breaker, by that token; () if it includes the whole breaker.
@@ -21,12 +21,12 @@ def find_breakers(texts: Sequence[str], tokenizer: Tokenizer) -> Breakers:
     found: dict[int, list[tuple[int, ...]]] = {}
     wanted = [text.encode("utf-8", "surrogateescape")[:_MAX_BYTES] for text in texts if text]
     space = b" " if tokenizer.vocab.add_space_prefix else b""
-    for id, piece in checked(enumerate(tokenizer.pieces)):
+    for id, piece in iterate_checked(enumerate(tokenizer.pieces)):
         word = piece.removeprefix(space)
         for text in wanted:
             if text[:1] not in word:
                 continue
-            for tail in checked(_tails(text, word, tokenizer)):
+            for tail in iterate_checked(_tails(text, word, tokenizer)):
                 tails = found.setdefault(id, [])
                 if tail not in tails:
                     tails.append(tail)

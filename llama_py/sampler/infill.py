@@ -31,7 +31,7 @@ def infill(tokenizer: Tokenizer) -> Filter:
         left = (p >= _LEAST) | ends
         n_text = int(np.count_nonzero(left & ~ends))
         if n_text == 0:
-            return _only(tokenizer)
+            return _select_end(tokenizer)
         c, p, ends = c.take(left, True), p[left], ends[left]
         p = p / np.cumsum(p)[-1]
         return c.take((p >= np.float32(1 / (n_text + 1))) | ends, True)
@@ -62,7 +62,7 @@ def _merge(c: Candidates, p: F32, tokenizer: Tokenizer) -> tuple[F32, F32]:
     return logits, p
 
 
-def _only(tokenizer: Tokenizer) -> Candidates:
+def _select_end(tokenizer: Tokenizer) -> Candidates:
     end = tokenizer.eos if tokenizer.eot is None else tokenizer.eot
     if end is None:
         raise ModelError(

@@ -39,7 +39,7 @@ class Mt19937:
         """Return 0 <= x < 1 from one 32-bit number (std::uniform_real_distribution<float>)."""
         return min(float(np.float32(self._next())) / _ONE, 1 - 2.0**-24)
 
-    def below(self, n: int) -> int:
+    def uniform_int(self, n: int) -> int:
         """Return an integer 0 <= x < n (libstdc++'s uniform_int_distribution, Lemire's method)."""
         product = self._next() * n
         while product % 2**32 < 2**32 % n:

@@ -10,13 +10,13 @@ import numpy as np
 
 from ggml_py.errors import ContextError
 from llama_py.batch import F32
-from llama_py.batch.prompts import Mixed, n_cells
+from llama_py.batch.prompts import MixedPrompt, n_cells
 from llama_py.loading.model import LoadedModel
 from llama_py.params import GenerateParams, SamplingParams
 from llama_py.sampler import Sampler
 from llama_py.sampler.constraint import ConstraintEnded
 from llama_py.serving.request import Event, Reason, Request, Score, Timings
-from llama_py.text.generate import Choice, said, token_logprobs
+from llama_py.text.generate import Choice, push_token, token_logprobs
 from llama_py.text.text_stream import TextStream
 
 Top = tuple[tuple[int, float], ...]
@@ -113,7 +113,7 @@ class Answer:
         """Add a token chosen from `logits` [n_vocab], and return the event with its text."""
         n = self._n["n_gen"] = self.n_gen + 1
         ends = self._tokenizer.is_eog(id)
-        text, reason = said(self._text, id, ends, n >= self._n_max)
+        text, reason = push_token(self._text, id, ends, n >= self._n_max)
         text, cut = self._lines.push(text)
         if cut:
             reason = "length"
@@ -129,7 +129,7 @@ class Answer:
         self.ended = reason
         return replace(self._event(self._lines.push(self._text.flush())[0]), error=error)
 
-    def end_of(self, e: ConstraintEnded) -> Event:
+    def end_constraint(self, e: ConstraintEnded) -> Event:
         """End the response because a constraint has ended."""
         return self.end("stop" if e.complete else "grammar")
 
@@ -200,7 +200,7 @@ def _check(request: Request) -> None:
         raise ContextError(
             "a request must not set seq_id or `before`; use id_slot to choose a sequence"
         )
-    if request.prompt_logprobs is not None and isinstance(request.prompt, Mixed):
+    if request.prompt_logprobs is not None and isinstance(request.prompt, MixedPrompt):
         raise ContextError("a prompt with images has no prompt_logprobs; omit them")
     if p.sampler is not None and request.constraint is not None:
         raise ContextError(

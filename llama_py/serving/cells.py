@@ -24,7 +24,7 @@ def put_idle_away(ctx: Context, slots: Sequence[Slot]) -> bool:
     if not idle:
         return False
     slot = min(idle, key=lambda slot: slot.used)
-    PrefixCache.of(ctx).offload(slot.id)
+    PrefixCache.for_context(ctx).offload(slot.id)
     slot.n_held = 0
     return True
 
@@ -38,7 +38,7 @@ def make_cells(
     """
     if free_cells(ctx) >= len(ids) + n_beyond:
         return
-    there = [common(PrefixCache.of(ctx).tokens(s.id), ids) for s in slots]
+    there = [common(PrefixCache.for_context(ctx).tokens(s.id), ids) for s in slots]
     most = max(there)
     needed = len(ids) + n_beyond - most
     others = [s for s, n in zip(slots, there, strict=True) if s is not slot and (n < most or not n)]

@@ -23,7 +23,7 @@ from ggml_py.errors import ContextError
 from ggml_py.machine.frames import with_large_chunk
 from llama_py.adapters.lora import Adapter
 from llama_py.batch import F32
-from llama_py.batch.prompts import Mixed, TooLong, check_whole, is_mixed, n_cells, n_whole
+from llama_py.batch.prompts import MixedPrompt, TooLong, check_whole, is_mixed, n_cells, n_whole
 from llama_py.context import Context
 from llama_py.context.warmup import compile_all_kernels
 from llama_py.decoding.drafting.needs import n_planes
@@ -96,7 +96,7 @@ class Engine(Resource):
         self._ctx = ctx = Context(model, **vars(p))
         self.n_ctx, self.n_slots = ctx.cparams.n_ctx_seq, ctx.cparams.n_seq_max
         try:
-            self._sequences = Sequences.of(ctx, drafts)
+            self._sequences = Sequences.for_context(ctx, drafts)
             if warmup:
                 compile_all_kernels(ctx)
         except BaseException:
@@ -285,8 +285,8 @@ class Engine(Resource):
             raise TooLong(n_cells(request.prompt), self.n_ctx)
         if self.model.has_encoder:
             self._check_encoded(request)
-        mixed = isinstance(request.prompt, Mixed)
-        if isinstance(request.prompt, Mixed) and request.prompt.before:
+        mixed = isinstance(request.prompt, MixedPrompt)
+        if isinstance(request.prompt, MixedPrompt) and request.prompt.before:
             raise ContextError("a request must contain its whole prompt, not a continuation (rest)")
         self._check_tokens(id for id in request.prompt if id >= 0 or not mixed)
         check_whole(n_whole(request.prompt), self._ctx.cparams)
@@ -325,13 +325,13 @@ class Engine(Resource):
             raise ContextError(f"slot must be in [0, {self.n_slots}), got {id}")
         slot = self._scheduler.slots[id]
 
-        def done() -> Any:
+        def run() -> Any:
             try:
                 return do()
             finally:
                 self._scheduler.look(slot)
 
-        return self._later(at_once(done), lambda: slot.job is None)
+        return self._later(at_once(run), lambda: slot.job is None)
 
     def _later(self, steps: Steps, is_ready: Callable[[], bool] = lambda: True) -> Future[Any]:
         task = Task(steps, is_ready)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
-from llama_py.batch.prompts import Medium, Mixed
+from llama_py.batch.prompts import Medium, MixedPrompt
 from llama_py.decoding.keep import KeepRule
 from llama_py.serving.answer import Answer
 from llama_py.serving.request import Event, Request
@@ -35,7 +35,7 @@ class Job:
         self.ids = answer.ids
         self.reads = len(answer.ids)
         prompt = answer.request.prompt
-        self.media = dict(prompt.media) if isinstance(prompt, Mixed) else {}
+        self.media = dict(prompt.media) if isinstance(prompt, MixedPrompt) else {}
         self.n_held = self.n_scored = 0
         self.keep: KeepRule | None = None
         self.alone = False
@@ -75,7 +75,7 @@ class Job:
         before = (m for at, m in self.media.items() if at + m.n_pos <= n)
         return n + sum(m.n_tokens - m.n_pos for m in before)
 
-    def whole(self, n: int) -> int:
+    def align_prefix(self, n: int) -> int:
         """Return the largest number of ids, at most n, that does not end within an image."""
         return min((at for at, m in self.media.items() if at < n < at + m.n_pos), default=n)
 

@@ -224,7 +224,7 @@ class Scheduler:
             marks=job.request.marks if marked else None,
             afresh=afresh,
             at_most=job.n_scored if job.has_unscored else None,
-            whole=job.whole,
+            whole=job.align_prefix,
         )
         n = told.n_reused
         job.reads, job.n_held = len(job.ids) - n, n
@@ -393,7 +393,7 @@ class Scheduler:
                 self._send_event(slot, job, event)
                 n += 1
         except ConstraintEnded as e:
-            self._send_event(slot, job, answer.end_of(e))
+            self._send_event(slot, job, answer.end_constraint(e))
         except Exception as e:
             self._end(slot, "error", e, spoiled=True)
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
+from ggml_py._moved import former_names
 from llama_py.batch import F32
-from llama_py.batch.prompts import Prompt, ids_of
+from llama_py.batch.prompts import Prompt, tokenize_prompt
 from llama_py.context import Context
 from llama_py.tokenizer import Tokenizer
 
@@ -30,7 +32,11 @@ def logit_lens(ctx: Context, prompt: Prompt, points: Sequence[str] = RESIDUAL) -
 
     Raises ContextError like `capture` and `Context.unembed`.
     """
-    ids = ids_of(ctx.model.tokenizer, prompt) if isinstance(prompt, (str, bytes)) else list(prompt)
+    ids = (
+        tokenize_prompt(ctx.model.tokenizer, prompt)
+        if isinstance(prompt, (str, bytes))
+        else list(prompt)
+    )
     ctx.clear()
     with ctx.capture(*points) as values:
         own = ctx.decode(ids, "all")
@@ -91,7 +97,7 @@ class LogitLens:
     def __str__(self) -> str:
         """Return a table with a row per token and each layer's most likely next token."""
         best = self.top()[..., 0]
-        names = [short(name) for name in self.logits]
+        names = [shorten_name(name) for name in self.logits]
         lines = ["  ".join(f"{name:>{WIDTH}}" for name in ("token", *names))]
         for i, id in enumerate(self.ids):
             cells = (self.text(id), *(self.text(int(b)) for b in best[:, i]))
@@ -99,9 +105,13 @@ class LogitLens:
         return "\n".join(lines)
 
 
-def short(name: str) -> str:
+def shorten_name(name: str) -> str:
     """Return `3` for `blocks.3.hook_resid_post`."""
     parts = name.split(".")
     if parts[0] == "blocks" and name.endswith("hook_resid_post"):
         return parts[1]
     return name.replace("blocks.", "").replace("hook_", "")
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, short="shorten_name")

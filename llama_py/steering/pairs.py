@@ -25,12 +25,12 @@ def template_pairs(
     """
     if "{}" not in template:
         raise ContextError(f"template must contain {{}} for the words, got {template!r}")
-    words = paired(positive, negative)
+    words = pair_prompts(positive, negative)
     filled = [Pair(*(template.replace("{}", word) for word in pair)) for pair in words]
     return [Pair(a + end, b + end) for end in suffixes for a, b in filled]
 
 
-def paired(positive: Sequence[str], negative: Sequence[str]) -> list[Pair]:
+def pair_prompts(positive: Sequence[str], negative: Sequence[str]) -> list[Pair]:
     """Pair two lists; ContextError if they are empty or differ in length."""
     if len(positive) != len(negative) or not positive:
         raise ContextError(

@@ -43,8 +43,8 @@ def train(
     """
     _check(pairs, method, tokens)
     own, loaded = (model, model.model) if isinstance(model, Context) else (None, model)
-    encoded = [_encoded(loaded, pair, tokens == "all") for pair in pairs]
-    ctx = own or Context(loaded, n_ctx=max(longest(loaded, pairs), N_CTX_LEAST))
+    encoded = [_encode_pair(loaded, pair, tokens == "all") for pair in pairs]
+    ctx = own or Context(loaded, n_ctx=max(count_longest_prompt(loaded, pairs), N_CTX_LEAST))
     try:
         differences = _differences(ctx, encoded, tokens, progress)
     finally:
@@ -55,7 +55,7 @@ def train(
     return ControlVector(np.array([reduce(rows) for rows in differences], np.float32), loaded.arch)
 
 
-def longest(model: LoadedModel, pairs: Pairs) -> int:
+def count_longest_prompt(model: LoadedModel, pairs: Pairs) -> int:
     """Return the number of tokens of the longest prompt."""
     return max(len(_ids(model, prompt)) for pair in pairs for prompt in pair)
 
@@ -73,7 +73,7 @@ def _check(pairs: Pairs, method: str, tokens: str) -> None:
         raise ContextError(f"tokens must be 'all' or 'last', got {tokens!r}")
 
 
-def _encoded(
+def _encode_pair(
     model: LoadedModel, pair: tuple[Prompt, Prompt], pad: bool
 ) -> tuple[list[int], list[int]]:
     """Return the tokens of both prompts, the shorter one padded if `pad`."""
@@ -107,7 +107,7 @@ def _differences(
                 ctx.decode(ids)
                 read.append([np.concatenate(values.history(point)) for point in points])
             for rows, a, b in zip(found, *read, strict=True):
-                rows.append(_changed(a, b, tokens))
+                rows.append(_subtract_rows(a, b, tokens))
     if progress is not None:
         progress(len(encoded), len(encoded), "")
     layers = [np.concatenate(rows) for rows in found]
@@ -120,7 +120,7 @@ def _differences(
     return layers
 
 
-def _changed(a: Rows, b: Rows, tokens: str) -> Rows:
+def _subtract_rows(a: Rows, b: Rows, tokens: str) -> Rows:
     """Return differences of the rows that differ between two prompts."""
     if a.ndim != 2:
         raise ContextError(

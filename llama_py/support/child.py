@@ -24,7 +24,8 @@ def run(
     """Run Python with `data` as standard input and return the result of `read`.
 
     The program gets this process's `sys.path` after the arguments, so that it can import the same
-    modules. It ends after `seconds`, and when the caller's check (`stopping.stopped_by`) raises.
+    modules. It ends after `seconds`, and when the caller's check (`stopping.use_stop_check`)
+    raises.
 
     Args:
         arguments: Arguments of the interpreter, such as a file's path.

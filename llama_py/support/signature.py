@@ -24,7 +24,7 @@ def takes(
     return declare
 
 
-def described(params: Callable[..., Any]) -> Callable[[F], F]:
+def describe_options(params: Callable[..., Any]) -> Callable[[F], F]:
     """Declare, for help only, that **options are the fields of `params`."""
     return lambda function: describe(function, params)
 

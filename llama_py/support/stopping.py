@@ -14,7 +14,7 @@ _check: ContextVar[Callable[[], None] | None] = ContextVar("check", default=None
 
 
 @contextmanager
-def stopped_by(check: Callable[[], None]) -> Iterator[None]:
+def use_stop_check(check: Callable[[], None]) -> Iterator[None]:
     """Let `check` cancel this block by an exception; loops in the block call it often."""
     token = _check.set(check)
     try:
@@ -30,7 +30,7 @@ def check_stopped() -> None:
         check()
 
 
-def checked(items: Iterable[T]) -> Iterator[T]:
+def iterate_checked(items: Iterable[T]) -> Iterator[T]:
     """Yield items; call the check before each block of `EVERY` items."""
     for i, item in enumerate(items):
         if not i % EVERY:

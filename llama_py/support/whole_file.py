@@ -49,12 +49,12 @@ def _sync_folder(folder: Path) -> None:
 
 def _sweep(path: Path) -> None:
     """Remove leftovers of killed writers."""
-    for part in path.parent.glob(f"{_plain(path.name)}.*{PART}"):
+    for part in path.parent.glob(f"{_escape_glob(path.name)}.*{PART}"):
         with suppress(OSError):  # another process was faster, or it is not ours
             if time.time() - part.stat().st_mtime > ABANDONED:
                 part.unlink()
 
 
-def _plain(name: str) -> str:
+def _escape_glob(name: str) -> str:
     """Return a glob pattern that matches only this name."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in name)

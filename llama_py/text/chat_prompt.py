@@ -152,7 +152,9 @@ class ChatPrompt:
         return replace(
             p,
             stop=p.stop if isinstance(p.stop, str) else _unique(p.stop, f.stops, end),
-            preserved_tokens=_unique(p.preserved_tokens, f.shown(self._tokenizer), shown),
+            preserved_tokens=_unique(
+                p.preserved_tokens, f.list_shown_tokens(self._tokenizer), shown
+            ),
             thinking=f.thinking if p.constraints or p.sampler is not None else p.thinking,
             logits_processors=(*p.logits_processors, *self._budget()),
         )
@@ -273,9 +275,9 @@ def without_images(messages: Sequence[Message]) -> Sequence[Message]:
     """Replace images in messages by marks, for a template."""
     if not has_images(messages):
         return messages
-    from llama_py.vision.messages import marked
+    from llama_py.vision.messages import mark_images
 
-    return marked(messages)
+    return mark_images(messages)
 
 
 def get_template(model: LoadedModel) -> ChatTemplate:
@@ -299,7 +301,7 @@ def tokenize_prompt(
     bos = get_template(model).bos
     has_bos = bool(bos) and prompt.startswith(bos)
     if has_images(messages):
-        from llama_py.vision.messages import PLACE, images_of
+        from llama_py.vision.messages import PLACE, collect_images
         from llama_py.vision.prompt import image_prompt
 
         return image_prompt(
@@ -307,7 +309,7 @@ def tokenize_prompt(
             model.hparams,
             model.vision_encoder,
             prompt,
-            images_of(messages, media_path),
+            collect_images(messages, media_path),
             marker=PLACE,
             add_special=not has_bos,
             n_most=n_most,

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ggml_py._moved import former_names
 from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch
-from llama_py.batch.prompts import Prompt, ids_of
+from llama_py.batch.prompts import Prompt, tokenize_prompt
 from llama_py.context import Context
 from llama_py.loading.model import LoadedModel
 
@@ -41,7 +41,7 @@ def embed(
         raise ContextError(
             "embed returns one row per string; for one row per token use a context's embd"
         )
-    tokens = [ids_of(model.tokenizer, text) for text in texts]
+    tokens = [tokenize_prompt(model.tokenizer, text) for text in texts]
     if not tokens:
         return np.empty((0, model.hparams.n_embd), np.float32)
     with Context(model, **reading(tokens), pooling=pooling, attention=attention) as ctx:

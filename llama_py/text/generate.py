@@ -16,7 +16,7 @@ from ggml_py._moved import Former
 from ggml_py.errors import AnswerError, ContextError, ModelError
 from ggml_py.machine.building import clock
 from llama_py.batch import F32, Batch
-from llama_py.batch.prompts import Mixed, Prompt, ids_of, is_mixed, n_cells
+from llama_py.batch.prompts import MixedPrompt, Prompt, is_mixed, n_cells, tokenize_prompt
 from llama_py.context import Context
 from llama_py.context.warmup import compile_kernels
 from llama_py.decoding.keep import keep_rule
@@ -164,7 +164,7 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
         raise ContextError(
             "draft models do not support prompts with images; generate without drafters"
         )
-    sequences = Sequences.of(ctx, drafting_options(p) if drafts else None)
+    sequences = Sequences.for_context(ctx, drafting_options(p) if drafts else None)
     sequences.keeps_rows = bool(p.logits_processors)  # processors may write to the rows, or decode
     n_prompt = len(ids) + ctx.memory.seq_pos_max(p.seq_id) + 1
     keep = keep_rule(ctx, p, n_prompt, is_mixed(ids, sequences.cache.tokens(p.seq_id)))
@@ -176,7 +176,7 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
         _read(sequences, _encode(ctx, ids, p.seq_id) if ctx.model.has_encoder else ids, p)
         piece = Piece("", None, n_cells(ids), clock() - start, 0, 0.0)
         room = ctx.cparams.n_ctx_seq - ctx.memory.seq_pos_max(p.seq_id)  # the last needs no cell
-        room -= ids.n_beyond if isinstance(ids, Mixed) else 0
+        room -= ids.n_beyond if isinstance(ids, MixedPrompt) else 0
         if keep is not None:
             room = sys.maxsize
         n_max = room if p.max_tokens < 0 else min(p.max_tokens, room)
@@ -196,7 +196,7 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
                 yield _end_piece(piece, text.flush(), e)
                 return
             spent = piece.gen_seconds + clock() - start
-            shown, reason = said(text, id, tokenizer.is_eog(id), n == n_max)
+            shown, reason = push_token(text, id, tokenizer.is_eog(id), n == n_max)
             logprob, top = token_logprobs(logits, id, p.logprobs)
             piece = Piece(
                 shown,
@@ -219,7 +219,7 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
 
 def _read(sequences: Sequences, ids: Sequence[int], p: GenerateParams) -> None:
     """Continue a sequence with a prompt."""
-    if isinstance(ids, Mixed):
+    if isinstance(ids, MixedPrompt):
         sequences.read_mixed(p.seq_id, ids)
     else:
         sequences.extend(p.seq_id, ids, p.before, p.drafts)
@@ -283,7 +283,9 @@ def token_logprobs(
     return float(x[id]), tuple((int(i), float(x[i])) for i in best)
 
 
-def said(text: TextStream, id: int, ends: bool, last: bool) -> tuple[str, FinishReason | None]:
+def push_token(
+    text: TextStream, id: int, ends: bool, last: bool
+) -> tuple[str, FinishReason | None]:
     """Return the text that is final after a token, and the reason if it is the last one."""
     shown = "" if ends else text.push(id)
     if text.stopped is None and (ends or last):
@@ -294,4 +296,4 @@ def said(text: TextStream, id: int, ends: bool, last: bool) -> tuple[str, Finish
 
 
 def _prompt_ids(ctx: Context, prompt: Prompt, seq_id: int) -> list[int]:
-    return ids_of(ctx.model.tokenizer, prompt, ctx.memory.seq_pos_max(seq_id) < 0)
+    return tokenize_prompt(ctx.model.tokenizer, prompt, ctx.memory.seq_pos_max(seq_id) < 0)

@@ -59,16 +59,16 @@ def _around(tokenizer: Tokenizer, extra: Sequence[Mapping[str, str]]) -> list[in
     """Tokenize extra texts, as files of a repository if the model has such tokens."""
     special = tokenizer.special_ids
 
-    def ids_of(text: str) -> list[int]:
+    def tokenize(text: str) -> list[int]:
         return tokenizer.tokenize(text, False, False)
 
-    found = [special["fim_rep"], *ids_of("myproject\n")] if "fim_rep" in special else []
+    found = [special["fim_rep"], *tokenize("myproject\n")] if "fim_rep" in special else []
     for chunk in extra:
         if "fim_sep" in special:
-            found += [special["fim_sep"], *ids_of(chunk.get("filename", "tmp") + "\n")]
+            found += [special["fim_sep"], *tokenize(chunk.get("filename", "tmp") + "\n")]
         else:
-            found += ids_of("\n\n--- snippet ---\n\n")
-        found += ids_of(chunk["text"])
+            found += tokenize("\n\n--- snippet ---\n\n")
+        found += tokenize(chunk["text"])
     if "fim_sep" in special:
-        found += [special["fim_sep"], *ids_of("filename\n")]
+        found += [special["fim_sep"], *tokenize("filename\n")]
     return found

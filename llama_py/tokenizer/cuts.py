@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
-from llama_py.support.stopping import checked
+from llama_py.support.stopping import iterate_checked
 from llama_py.tokenizer.characters import CLASSES, ascii_spaces, kinds
 
 
@@ -27,7 +27,7 @@ class Views:
         return kinds(self.text)
 
     @cached_property
-    def plain(self) -> str:
+    def text_with_ascii_spaces(self) -> str:
         """Text with ASCII white space only, as llama.cpp's std::wregex sees it."""
         return ascii_spaces(self.text)
 
@@ -57,7 +57,7 @@ class PatternCut(CutStep):
         return re.compile(self.pattern, re.ASCII)
 
     def ends(self, views: Views, ends: Iterable[int]) -> list[int]:
-        return _match(self._pattern, views.plain, ends)
+        return _match(self._pattern, views.text_with_ascii_spaces, ends)
 
 
 class Kinds(CutStep):
@@ -85,7 +85,7 @@ class Threes(Kinds):
     def ends(self, views: Views, ends: Iterable[int]) -> list[int]:
         found, start = [], 0
         for end in ends:
-            for match in checked(self._pattern.finditer(views.kinds, start, end)):
+            for match in iterate_checked(self._pattern.finditer(views.kinds, start, end)):
                 first, last = match.span()
                 odd = (last - first) % 3
                 if self.before:
@@ -109,7 +109,7 @@ def words(text: str, steps: Sequence[CutStep]) -> list[str]:
 def _match(pattern: re.Pattern[Any], text: str | bytes, ends: Iterable[int]) -> list[int]:
     found, start = [], 0
     for end in ends:
-        for match in checked(pattern.finditer(text, start, end)):
+        for match in iterate_checked(pattern.finditer(text, start, end)):
             a, b = match.span()
             if a > start:
                 found.append(a)

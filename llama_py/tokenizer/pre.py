@@ -61,25 +61,25 @@ _SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 _WORD = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 
 
-def _any(*patterns: str) -> Kinds:
+def _join_patterns(*patterns: str) -> Kinds:
     return Kinds("|".join(patterns))
 
 
 _GPT2 = Kinds(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)")
-_LLAMA3 = _any(_CONTRACTION, _WORD, r"\p{N}{1,3}", _PUNCTUATION, _SPACES)
-_QWEN2 = _any(_CONTRACTION, _WORD, r"\p{N}", _PUNCTUATION, _SPACES)
-_QWEN35 = _any(
+_LLAMA3 = _join_patterns(_CONTRACTION, _WORD, r"\p{N}{1,3}", _PUNCTUATION, _SPACES)
+_QWEN2 = _join_patterns(_CONTRACTION, _WORD, r"\p{N}", _PUNCTUATION, _SPACES)
+_QWEN35 = _join_patterns(
     _CONTRACTION,
     r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+",
     r"\p{N}",
     r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*",
     _SPACES,
 )
-_UFAKZEKA = _any(_WORD, r"\p{N}", _PUNCTUATION, _SPACES)
+_UFAKZEKA = _join_patterns(_WORD, r"\p{N}", _PUNCTUATION, _SPACES)
 _DIGITS, _UP_TO_THREE = Kinds(r"\p{N}"), Kinds(r"\p{N}{1,3}")
-_MINICPM5 = (_UP_TO_THREE, _any(_CONTRACTION, _WORD, r"\p{N}+", _PUNCTUATION, _SPACES))
-_SEED_CODER = _any(_CONTRACTION, _WORD, r"\p{N}", r" ?[^\s\p{L}\p{N}\r\n]+", _SPACES)
-_EXAONE_MOE = _any(
+_MINICPM5 = (_UP_TO_THREE, _join_patterns(_CONTRACTION, _WORD, r"\p{N}+", _PUNCTUATION, _SPACES))
+_SEED_CODER = _join_patterns(_CONTRACTION, _WORD, r"\p{N}", r" ?[^\s\p{L}\p{N}\r\n]+", _SPACES)
+_EXAONE_MOE = _join_patterns(
     _CONTRACTION,
     # The original pattern (?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+ without nesting.
     r"[^\r\n\p{L}\p{N}]?\p{L}[\p{L}\p{M}]*(?: \p{L}[\p{L}\p{M}]*)*",
@@ -87,7 +87,7 @@ _EXAONE_MOE = _any(
     r" ?[^\s\p{L}\p{N}]+[\r\n/]?",
     _SPACES,
 )
-_JAIS2 = _any(
+_JAIS2 = _join_patterns(
     _CONTRACTION,
     _WORD,
     r"\p{N}{1,3}",
@@ -104,26 +104,29 @@ _CASED = (
 _CASED_PUNCTUATION = r" ?[^\s\p{L}\p{N}]+[\r\n/]*"
 
 
-def _cased(numbers: str, mark: str = "", end: str = "") -> Kinds:
+def _build_cased(numbers: str, mark: str = "", end: str = "") -> Kinds:
     found = (pattern % {"mark": mark, "end": end} for pattern in _CASED)
-    return _any(*found, numbers, _CASED_PUNCTUATION, _SPACES)
+    return _join_patterns(*found, numbers, _CASED_PUNCTUATION, _SPACES)
 
 
-_TEKKEN = _cased(r"\p{N}")
-_GPT4O = _cased(r"\p{N}{1,3}", end=_CONTRACTION + "?")
-_GRANITE_EMBED = _cased(r"\p{N}{1,3}", r"\p{M}", _CONTRACTION + "?")
+_TEKKEN = _build_cased(r"\p{N}")
+_GPT4O = _build_cased(r"\p{N}{1,3}", end=_CONTRACTION + "?")
+_GRANITE_EMBED = _build_cased(r"\p{N}{1,3}", r"\p{M}", _CONTRACTION + "?")
 
 # llama.cpp accepts any letter for \p{Lu}, \p{Ll} and similar, so the original's two cases are one.
 _MARKED_WORD = rf"[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+{_CONTRACTION}?"
 _YOUTU = (
     PatternCut(r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"),
-    _any(_MARKED_WORD, r"\p{N}", _CASED_PUNCTUATION, _SPACES),
+    _join_patterns(_MARKED_WORD, r"\p{N}", _CASED_PUNCTUATION, _SPACES),
 )
-_TINY_AYA = (Threes(r"\p{N}+"), _any(_MARKED_WORD, r"\p{N}{1,3}", _CASED_PUNCTUATION, _SPACES))
+_TINY_AYA = (
+    Threes(r"\p{N}+"),
+    _join_patterns(_MARKED_WORD, r"\p{N}{1,3}", _CASED_PUNCTUATION, _SPACES),
+)
 _SUPERBPE = (Kinds(r"\p{N}+"), Threes("[0-9]+", before=True))
 
 # Like llama.cpp, unlike the original: capitals and combining marks do not end or join a word.
-_KIMI_K2 = _any(
+_KIMI_K2 = _join_patterns(
     r"\p{Han}+",
     rf"[^\r\n\p{{L}}\p{{N}}]?(?:(?!\p{{Han}})\p{{L}})+{_CONTRACTION}?",
     r"\p{N}{1,3}",
@@ -159,11 +162,11 @@ _DEEPSEEK_WORD = (
 _DEEPSEEK_V3 = (
     _UP_TO_THREE,
     PatternCut(r"[一-龥぀-ゟ゠-ヿ]+"),
-    _any(_DEEPSEEK_WORD, r" ?[\p{P}\p{S}]+[\r\n]*", _SPACES),
+    _join_patterns(_DEEPSEEK_WORD, r" ?[\p{P}\p{S}]+[\r\n]*", _SPACES),
 )
 _SPARK = (
     *_DEEPSEEK_V3[:2],
-    _any(_DEEPSEEK_WORD, r" ?[\p{P}\p{S}]+", r"[\r\n]", r"\s+(?!\S)", r"\s+"),
+    _join_patterns(_DEEPSEEK_WORD, r" ?[\p{P}\p{S}]+", r"[\r\n]", r"\s+(?!\S)", r"\s+"),
     _DIGITS,
 )
 _AFMOE = (

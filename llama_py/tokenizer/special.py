@@ -102,15 +102,15 @@ def classify(vocab: Vocab) -> tuple[list[int], dict[str, int], frozenset[int]]:
     """Return the completed token types and special ids, and the ids that end generation."""
     types, named = list(vocab.types), dict(vocab.special_ids)
     for name, texts in _TEXTS_OF_NAME.items():
-        found = vocab.ids_of(texts)
+        found = vocab.find_ids(texts)
         if name not in named and found:
             named[name] = found[0]
             types[found[0]] = TokenType.CONTROL
 
-    ending = set(vocab.ids_of(_ENDING_TEXTS))
+    ending = set(vocab.find_ids(_ENDING_TEXTS))
     for i in ending:
         types[i] = TokenType.CONTROL
-    for i in vocab.ids_of(_SHOWN_TEXTS):
+    for i in vocab.find_ids(_SHOWN_TEXTS):
         types[i] = TokenType.USER_DEFINED
     ending |= {named[name] for name in _ENDING_NAMES if name in named}
     _spare_inner_ends(vocab, types, ending)

@@ -109,7 +109,7 @@ class Vocab:
             )
         return self.special_ids["unk"]
 
-    def ids_of(self, texts: Iterable[str]) -> list[int]:
+    def find_ids(self, texts: Iterable[str]) -> list[int]:
         """Return the ids of the texts that are tokens."""
         return [self.ids[text] for text in texts if text in self.ids]
 

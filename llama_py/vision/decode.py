@@ -25,7 +25,7 @@ TILE = 322, 323  # tags of TIFF: the width and height of its tiles
 HEIGHT_WIDTH = struct.Struct("<II")  # of the pixels that follow in the output of the program
 
 
-class Refused(ValueError):
+class InvalidImage(ValueError):
     """The data are no readable image; the message continues a line that begins with its name."""
 
 
@@ -39,12 +39,12 @@ def pixels(data: bytes, most: int = MAX_PIXELS) -> U8 | None:
     Raises:
         Refused: The data are no readable image, or decoding takes too much memory or time.
     """
-    with _Opened(data) as found:
+    with _ImageOpener(data) as found:
         _check(found, data)
         return _rgb(found) if found.width * found.height <= most else None
 
 
-class _Opened:
+class _ImageOpener:
     """Opens an image; all that a decoder raises inside the block becomes Refused."""
 
     def __init__(self, data: bytes) -> None:
@@ -61,16 +61,16 @@ class _Opened:
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         self.image.close()
-        if isinstance(error, Exception) and not isinstance(error, Refused):
+        if isinstance(error, Exception) and not isinstance(error, InvalidImage):
             raise self._refusal(error) from None
 
-    def _refusal(self, error: Exception) -> Refused:
+    def _refusal(self, error: Exception) -> InvalidImage:
         from PIL import Image, UnidentifiedImageError
 
         if isinstance(error, Image.DecompressionBombError):
-            return Refused(f"is too large ({error}); use a smaller image")
+            return InvalidImage(f"is too large ({error}); use a smaller image")
         why = "" if isinstance(error, UnidentifiedImageError) else f" ({error})"
-        return Refused(f"is not a readable image{why}; known formats: {', '.join(FORMATS)}")
+        return InvalidImage(f"is not a readable image{why}; known formats: {', '.join(FORMATS)}")
 
 
 def _check(found: Any, data: bytes) -> None:
@@ -78,16 +78,16 @@ def _check(found: Any, data: bytes) -> None:
     width, height = found.size
     size = f"has {width} x {height} pixels"
     if width * height > MAX_PIXELS:
-        raise Refused(f"{size}, more than {MAX_PIXELS}; use a smaller image")
+        raise InvalidImage(f"{size}, more than {MAX_PIXELS}; use a smaller image")
     if max(width, height) > MAX_SIDE:
-        raise Refused(f"{size}; a side may have at most {MAX_SIDE}; crop the image")
+        raise InvalidImage(f"{size}; a side may have at most {MAX_SIDE}; crop the image")
     if found.format in ("JPEG", "MPO") and data.count(SCAN) > MAX_SCANS:
-        raise Refused(
+        raise InvalidImage(
             f"is decoded in more than {MAX_SCANS} passes; save it as a JPEG that is not progressive"
         )
     tile = [int(found.tag_v2.get(tag, 1)) for tag in TILE if found.format == "TIFF"]
     if tile and tile[0] * tile[1] > MAX_PIXELS:
-        raise Refused(
+        raise InvalidImage(
             f"has tiles of {tile[0]} x {tile[1]} pixels, more than {MAX_PIXELS}; save it as"
             " another format"
         )
@@ -122,7 +122,7 @@ def _main() -> None:
         found = pixels(data)
         assert found is not None  # _check refuses more than MAX_PIXELS
         found = np.ascontiguousarray(found)
-    except Refused as e:
+    except InvalidImage as e:
         out.write(b"!" + str(e).encode())
     else:
         out.write(b"=" + HEIGHT_WIDTH.pack(*found.shape[:2]))

@@ -132,7 +132,7 @@ class ImageEncoder(Resource):
         """Compute `rows` in steps; between them others may use the device, but not this encoder."""
         rows = self._kept.pop(part.key, None)
         if rows is None:
-            rows = yield from self._computed(part.pixels)
+            rows = yield from self._compute(part.pixels)
         self._kept[part.key] = rows
         while sum(kept.nbytes for kept in self._kept.values()) > KEPT_BYTES:
             self._kept.popitem(last=False)
@@ -140,11 +140,11 @@ class ImageEncoder(Resource):
 
     def prepare(self) -> None:
         """Compile the kernels for images."""
-        self._planned(*self.projector.example())
+        self._plan_graph(*self.projector.example())
 
-    def _computed(self, pixels: F32) -> Generator[None, None, F32]:
+    def _compute(self, pixels: F32) -> Generator[None, None, F32]:
         height, width, _ = pixels.shape
-        g, plan = self._planned(width, height)
+        g, plan = self._plan_graph(width, height)
         set_tensor(g.inputs["inp_raw"], pixels.transpose(2, 0, 1))
         for name, values in g.values.items():
             if g.inputs[name].buffer is not None:
@@ -170,7 +170,7 @@ class ImageEncoder(Resource):
         names = ",".join(d.name for d in self.devices)
         return f"<{type(self).__name__} {self.projector.name} {self.file.path} on {names}>"
 
-    def _planned(self, width: int, height: int) -> tuple[ImageGraph, Plan]:
+    def _plan_graph(self, width: int, height: int) -> tuple[ImageGraph, Plan]:
         found = self._graphs.get((width, height))
         if found is None:
             g = self.graph(width, height)
@@ -187,7 +187,7 @@ class ImageEncoder(Resource):
 
     def _place(self) -> None:
         """Place the weights on their device, which gets the nodes that read each weight."""
-        readers: dict[int, list[Tensor]] = {id(t): [] for t in self._weights.all}
+        readers: dict[int, list[Tensor]] = {id(t): [] for t in self._weights.all_tensors}
         try:
             nodes = self.graph(*self.projector.example()).gf.nodes
         except ShapeError as e:

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from ggml_py._moved import Former
 from ggml_py.errors import ModelError
 from ggml_py.machine.extras import install_hint
 from llama_py.support import child
@@ -31,7 +32,7 @@ class Image:
     digest: bytes = field(repr=False)
 
     @classmethod
-    def of(cls, pixels: npt.ArrayLike) -> Image:
+    def from_pixels(cls, pixels: npt.ArrayLike) -> Image:
         """Make an image of u8 [height, width, 3]. ModelError for another array."""
         found = np.asarray(pixels)
         if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3 or not found.size:
@@ -42,6 +43,8 @@ class Image:
         digest = hashlib.sha256(repr(found.shape).encode())
         digest.update(found.data)
         return cls(found, digest.digest())
+
+    of = Former("from_pixels")
 
     @classmethod
     def open(cls, path: str | Path) -> Image:
@@ -62,12 +65,12 @@ class Image:
     @classmethod
     def read(cls, data: bytes, what: str = "the image") -> Image:
         """Read the bytes of a file. ModelError if they are not a readable image."""
-        return cls.of(_decoded(data, what))
+        return cls.from_pixels(_decode_image(data, what))
 
     @classmethod
     def from_url(cls, url: str) -> Image:
         """Read a `data:` URL in base64. ModelError for another."""
-        return cls.read(bytes_of(url))
+        return cls.read(decode_data_url(url))
 
     @property
     def size(self) -> tuple[int, int]:
@@ -76,7 +79,7 @@ class Image:
         return width, height
 
 
-def bytes_of(url: str) -> bytes:
+def decode_data_url(url: str) -> bytes:
     """Return the bytes of a `data:` URL in base64. ModelError for another."""
     head, comma, body = url.partition(",")
     if not head.startswith("data:") or not comma or not head.endswith(";base64"):
@@ -92,14 +95,14 @@ def bytes_of(url: str) -> bytes:
         raise ModelError(f"URL of the image is not base64 ({e})") from None
 
 
-def _decoded(data: bytes, what: str) -> U8:
+def _decode_image(data: bytes, what: str) -> U8:
     if find_spec("PIL") is None:
         raise ModelError(
             f"reading images needs Pillow, which is not installed; {install_hint('vision')}"
         )
     try:
         small = decode.pixels(data, SMALL)
-    except decode.Refused as e:
+    except decode.InvalidImage as e:
         raise ModelError(f"{what}: {e}") from None
     if small is not None:
         return small

@@ -44,7 +44,7 @@ GATED: dict[str, tuple[str, Callable[[Tensor, Tensor], Tensor]]] = {
 }
 
 
-def normed(g: ImageGraph, cur: Tensor, n: Norm, il: int = -1) -> Tensor:
+def apply_norm(g: ImageGraph, cur: Tensor, n: Norm, il: int = -1) -> Tensor:
     """Normalize rows, multiply by a weight and add a bias: [n, ...] -> same shape."""
     eps = n.eps or g.hp.eps
     cur = rms_norm(cur, eps) if n.kind == "rms" else norm(cur, eps)
@@ -137,23 +137,23 @@ class VisionProjections:
         """Project to queries, keys and values, [n_embd_head, n_head, n_pos] each."""
         if self.joint is not None:
             q, k, v = self._parts(linear(g, self.joint, cur))
-            q, k = self._normed(g, q, k, "norm", il)
+            q, k = self._normalize_qk(g, q, k, "norm", il)
         else:
             q, k, v = (linear(g, w, cur) for w in self.each)
             if self.norms_rows:
-                q, k = self._normed(g, q, k, "norm", il)
+                q, k = self._normalize_qk(g, q, k, "norm", il)
             q, k, v = (reshape(t, self.size, self.n_head, t.ne[1], 1) for t in (q, k, v))
             if not self.norms_rows:
-                q, k = self._normed(g, q, k, "norm_per_head", il)
+                q, k = self._normalize_qk(g, q, k, "norm_per_head", il)
         return VisionQKV(g.cb(q, "Qcur", il), g.cb(k, "Kcur", il), g.cb(v, "Vcur", il))
 
-    def _normed(
+    def _normalize_qk(
         self, g: ImageGraph, q: Tensor, k: Tensor, name: str, il: int
     ) -> tuple[Tensor, Tensor]:
         if self.norms[0] is not None:
-            q = g.cb(normed(g, q, self.norms[0], il), f"Qcur_{name}", il)
+            q = g.cb(apply_norm(g, q, self.norms[0], il), f"Qcur_{name}", il)
         if self.norms[1] is not None:
-            k = g.cb(normed(g, k, self.norms[1], il), f"Kcur_{name}", il)
+            k = g.cb(apply_norm(g, k, self.norms[1], il), f"Kcur_{name}", il)
         return q, k
 
     def _parts(self, cur: Tensor) -> list[Tensor]:

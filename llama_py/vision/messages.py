@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from ggml_py.errors import ModelError
 from llama_py.chat.messages import IMAGE, content_parts, has_images
-from llama_py.vision.image import Image, bytes_of
+from llama_py.vision.image import Image, decode_data_url
 
 Message = Mapping[str, Any]
 Given = str | Path | bytes | Image  # a file, its bytes, or a decoded image
@@ -52,12 +52,14 @@ def with_images(content: Any, images: Sequence[Given]) -> Any:
     return [*map(image_part, images), *said]
 
 
-def marked(messages: Sequence[Message]) -> list[Message]:
+def mark_images(messages: Sequence[Message]) -> list[Message]:
     """Return messages with text contents, with PLACE for each image."""
     return [{**m, "content": _text(content_parts(m))} if has_images([m]) else m for m in messages]
 
 
-def images_of(messages: Sequence[Message], media_path: str | Path | None = None) -> list[Given]:
+def collect_images(
+    messages: Sequence[Message], media_path: str | Path | None = None
+) -> list[Given]:
     """Return the images of messages as given, not decoded.
 
     media_path  folder of files that URLs (file:NAME) may name; None: not allowed
@@ -90,15 +92,15 @@ def _image(part: Mapping[str, Any], media_path: str | Path | None) -> Given:
     if not isinstance(url, str):
         raise ModelError("an image_url must be {'url': 'data:image/...;base64,...'}")
     if not url.startswith("file:"):
-        return bytes_of(url)
+        return decode_data_url(url)
     if media_path is None:
         raise ModelError(
             "file: URLs are not enabled; send the image as a data: URL, or set media_path"
         )
-    return path_of(url, media_path)
+    return resolve_path(url, media_path)
 
 
-def path_of(url: str, media_path: str | Path) -> Path:
+def resolve_path(url: str, media_path: str | Path) -> Path:
     """Return the file in a folder that a URL (file:NAME) names; ModelError outside the folder."""
     folder = Path(media_path).resolve()
     try:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ggml_py.errors import ContextError, ModelError
 from llama_py.batch import F32, I32, Batch
-from llama_py.batch.prompts import MARKER, Decoding, Mixed, TooLong, check_whole
+from llama_py.batch.prompts import MARKER, Decoding, MixedPrompt, TooLong, check_whole
 from llama_py.hparams import HParams
 from llama_py.vision.encoder import ImageEncoder, ImagePart
 from llama_py.vision.image import Image
@@ -88,13 +88,13 @@ class Picture:
 Chunk = list[int] | Picture
 
 
-class ImagePrompt(Mixed):
+class ImagePrompt(MixedPrompt):
     """A prompt's ids, and the corresponding tokens and images: its `chunks`."""
 
     def __init__(
         self, chunks: Sequence[Chunk], before: Sequence[int] = (), n_beyond: int = 0
     ) -> None:
-        """Join chunks; before, n_beyond: see `Mixed`, for the sequence's earlier tokens."""
+        """Join chunks; before, n_beyond: see `MixedPrompt`, for the sequence's earlier tokens."""
         super().__init__(id for c in chunks for id in (c.ids if isinstance(c, Picture) else c))
         self.chunks = list(chunks)
         self.before = list(before)

@@ -107,7 +107,7 @@ def fit(image: U8, size: Size, how: str, colour: tuple[int, int, int] = (0, 0, 0
     return out
 
 
-def aligned(size: Size, step: int, least: int, most: int) -> Size:
+def align_size(size: Size, step: int, least: int, most: int) -> Size:
     """Return the nearest size with sides that are multiples of step, about the same shape, and at
     least `least` and at most `most` pixels (img_tool::calc_size_preserved_ratio)."""
     f32 = np.float32

@@ -34,8 +34,10 @@ def best_size(size: Size, known: Sequence[Size]) -> Size:
     """Choose the known size that shows most of an image, with the least empty area."""
     f32 = np.float32
 
-    def shown(other: Size) -> int:
+    def visible_area(other: Size) -> int:
         scale = min(f32(a) / f32(b) for a, b in zip(other, size, strict=True))
         return min(int(f32(size[0]) * scale) * int(f32(size[1]) * scale), size[0] * size[1])
 
-    return max(known, key=lambda other: (shown(other), shown(other) - other[0] * other[1]))
+    return max(
+        known, key=lambda other: (visible_area(other), visible_area(other) - other[0] * other[1])
+    )

@@ -9,7 +9,7 @@ from ggml_py.tensor import Tensor
 from llama_py.graph.linear import Norm, NormKind
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.hparams import VisionHParams
-from llama_py.vision.layers import VisionFeedForward, VisionProjections, attend, normed
+from llama_py.vision.layers import VisionFeedForward, VisionProjections, apply_norm, attend
 from llama_py.weights import Weights
 
 Turn = Callable[[Tensor], Tensor]  # position encoding of queries and keys
@@ -86,17 +86,17 @@ class ViT:
             inp = g.cb(add(inp, learned), "pos_embed")
         cur = reshape(inp, n_embd, n_pos)
         if self.pre is not None:
-            cur = g.cb(normed(g, cur, self.pre), "pre_ln")
+            cur = g.cb(apply_norm(g, cur, self.pre), "pre_ln")
         for il, layer in enumerate(self.layers):
             cur = self._layer(g, layer, cur, turn, il)
         if self.post is not None:
-            cur = normed(g, cur, self.post)
+            cur = apply_norm(g, cur, self.post)
         return reshape(cur, n_embd, n_pos, 1)
 
     def _layer(
         self, g: ImageGraph, layer: ViTLayer, inp: Tensor, turn: Turn | None, il: int
     ) -> Tensor:
-        cur = g.cb(normed(g, inp, layer.ln1, il), "layer_inp_normed", il)
+        cur = g.cb(apply_norm(g, inp, layer.ln1, il), "layer_inp_normed", il)
         qkv = layer.qkv(g, cur, il)
         if turn is not None:
             q, k = g.cb(turn(qkv.q), "Qcur_pos", il), turn(qkv.k)
@@ -107,12 +107,12 @@ class ViT:
         if layer.scales[0] is not None:
             cur = g.cb(mul(cur, layer.scales[0]), "attn_out_scaled", il)
         if layer.attn_post is not None:
-            cur = g.cb(normed(g, cur, layer.attn_post, il), "attn_post_normed", il)
+            cur = g.cb(apply_norm(g, cur, layer.attn_post, il), "attn_post_normed", il)
         inp = g.cb(add(cur, inp), "ffn_inp", il)
-        cur = g.cb(normed(g, inp, layer.ln2, il), "ffn_inp_normed", il)
+        cur = g.cb(apply_norm(g, inp, layer.ln2, il), "ffn_inp_normed", il)
         cur = g.cb(layer.ffn(g, cur, il), "ffn_out", il)
         if layer.ffn_post is not None:
-            cur = g.cb(normed(g, cur, layer.ffn_post, il), "ffn_post_normed", il)
+            cur = g.cb(apply_norm(g, cur, layer.ffn_post, il), "ffn_post_normed", il)
         if layer.scales[1] is not None:
             cur = g.cb(mul(cur, layer.scales[1]), "ffn_out_scaled", il)
         cur = g.cb(add(inp, cur), "layer_out", il)

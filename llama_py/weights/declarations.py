@@ -63,7 +63,7 @@ class Declarations:
     restored: dict[str, None] = field(default_factory=dict)
 
     @property
-    def placed(self) -> list[Tensor]:
+    def placed_tensors(self) -> list[Tensor]:
         """All that have a place, or will."""
         tied = (copy for copy, _ in self.tied)
         whole = [t for t in (*tied, *self.tensors.values()) if id(t) not in self.replaced]
@@ -83,7 +83,7 @@ class Declarations:
         """Place all tensors on devices; see Weights.place."""
         where = self._put_all(device_of, readers, progress)
         tied = {id(copy) for copy, _ in self.tied}
-        placed = self.placed
+        placed = self.placed_tensors
         own = {id(t): t.nbytes for t in placed if id(t) not in tied}
         total, done = sum(own.values()), 0
         ops = {id(t): tuple(dict.fromkeys(n.op for n in readers.get(id(t), ()))) for t in placed}
@@ -132,7 +132,7 @@ class Declarations:
     ) -> dict[int, Device]:
         """Place every tensor and return its device by id. Remote transfers report progress."""
         where: dict[int, Device] = {}
-        total, done = sum(t.nbytes for t in self.placed), 0
+        total, done = sum(t.nbytes for t in self.placed_tensors), 0
 
         def put(part: TensorCut) -> None:
             nonlocal done

@@ -24,7 +24,7 @@ class Parallel:
     ep: int = 1
 
     @classmethod
-    def of(cls, given: str | Mapping[str, int]) -> Parallel:
+    def parse(cls, given: str | Mapping[str, int]) -> Parallel:
         """Parse an option such as `tp=2,pp=2` or {"tp": 2, "pp": 2}; BackendError if invalid."""
         if isinstance(given, str):
             pairs = (word.partition("=") for word in given.replace("/", ",").split(","))

@@ -72,10 +72,10 @@ def _opened_again(device: Device, number: int, n: int) -> Device:
 
 def _gpus() -> list[Device]:
     """Return the GPUs of all installed backends; a backend that fails to load is skipped."""
-    return [d for name in backend_names() for d in _loaded(name) if d.kind == "gpu"]
+    return [d for name in backend_names() for d in _find_backend_devices(name) if d.kind == "gpu"]
 
 
-def _loaded(backend: str) -> Sequence[Device]:
+def _find_backend_devices(backend: str) -> Sequence[Device]:
     try:
         return find_devices(backend)
     except BackendError as e:
@@ -199,7 +199,7 @@ class Placement:
         ends = list(accumulate(sum(shares[d.name] for d in group) for group in self.groups))
         return [end / ends[-1] for end in ends[:-1]]
 
-    def device_of(self, layers: Sequence[Device]) -> Callable[[Tensor, Sequence[Tensor]], Device]:
+    def get_chooser(self, layers: Sequence[Device]) -> Callable[[Tensor, Sequence[Tensor]], Device]:
         """Return a function from a weight and the nodes that read it to its device.
 
         layers  result of `layers`
@@ -216,7 +216,7 @@ class Placement:
         """Return the device of a weight, and the reason."""
         for pattern, device in self.overrides:
             if pattern.search(t.name):
-                return device, _flag_of(pattern.pattern)
+                return device, _find_flag(pattern.pattern)
         device, why = _by_name(t, readers, layers, self.host)
         if device is not self.host:
             for node in readers:
@@ -250,7 +250,7 @@ def _by_name(
     return layers[0], "first layer"
 
 
-def _flag_of(pattern: str) -> str:
+def _find_flag(pattern: str) -> str:
     """Return the option that created a rule."""
     if pattern == EXPERTS:
         return "-cmoe"
@@ -267,7 +267,7 @@ def coarse(shares: Sequence[float]) -> list[float]:
     return [round(PARTS * x / largest) or PARTS * x / largest for x in shares]
 
 
-def arranged(
+def arrange_devices(
     devices: tuple[Device, ...], split_mode: str, main_gpu: int, shares: Sequence[float]
 ) -> tuple[tuple[Device, ...], tuple[float, ...]]:
     """Return the devices that a split mode uses, the main one first, and their shares.
@@ -313,7 +313,7 @@ def overrides(
     return tuple(found)
 
 
-def kept_on(host: Device, cpu_moe: bool, n_cpu_ffn: int) -> Iterator[Override]:
+def host_rules(host: Device, cpu_moe: bool, n_cpu_ffn: int) -> Iterator[Override]:
     """Yield rules that keep all experts, and the first layers' dense networks, on `host`."""
     if cpu_moe:
         yield re.compile(EXPERTS), host

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from ggml_py._moved import Former, former_names
 from ggml_py.backend import Bytes, Device
 from ggml_py.errors import WeightsError
 from ggml_py.tensor import Tensor, shape4
@@ -90,7 +91,7 @@ class Weights:
             return Tensor(F32, shaped or ne, name=self.prefix + name)
         return found
 
-    def reshaped(self, name: str, *ne: int) -> Tensor:
+    def reshaped_tensor(self, name: str, *ne: int) -> Tensor:
         """Declare a tensor [n_in, n_out, n] that may be stored as a matrix [n_in, n_out * n]."""
         flat = (ne[0], ne[1] * ne[2])
         t = self.tensor(name, *ne, other=flat)
@@ -130,7 +131,8 @@ class Weights:
     ) -> None:
         if tuple(info.ne) not in (shape4(ne), shape4(other or ne)):
             self._all.misshapen.append(
-                f"tensor {info.name!r} has wrong shape; expected {shown(ne)}, got {shown(info.ne)}"
+                f"tensor {info.name!r} has wrong shape; expected {format_shape(ne)}, "
+                f"got {format_shape(info.ne)}"
             )
 
     def unread_tensor(
@@ -166,7 +168,7 @@ class Weights:
     def optional_norm(
         self, stem: str, *ne: int, kind: NormKind = "rms", bias: Bias = False
     ) -> Norm | None:
-        return self.norm(stem, *ne, kind=kind, bias=bias) if self._wanted(stem, ne) else None
+        return self.norm(stem, *ne, kind=kind, bias=bias) if self._has_weight(stem, ne) else None
 
     def linear(
         self,
@@ -192,7 +194,7 @@ class Weights:
     def optional_linear(
         self, stem: str, n_in: int, n_out: int, *, bias: Bias = False, scaled: bool = True
     ) -> Linear | None:
-        if not self._wanted(stem, (n_in, n_out)):
+        if not self._has_weight(stem, (n_in, n_out)):
             return None
         return self.linear(stem, n_in, n_out, bias=bias, scaled=scaled)
 
@@ -217,12 +219,12 @@ class Weights:
         weight = self.optional_tensor("output.weight", n_embd, n_vocab)
         scale = None
         if weight is None:
-            weight = self.tied("token_embd.weight")
+            weight = self.tied_tensor("token_embd.weight")
         elif weight.type.name in SCALED_TYPES:
             scale = self.scale("output", 1, weight, True)
         return Linear(weight, self.bias("output", (n_vocab,), bias), scale)
 
-    def tied(self, name: str) -> Tensor:
+    def tied_tensor(self, name: str) -> Tensor:
         """Create a second tensor on the bytes of a declared one, which a device may repack."""
         original = self._all.tensors.get(name)
         if original is None:
@@ -260,7 +262,7 @@ class Weights:
                 )
         self.skip_layers(layers)
 
-    def _wanted(self, stem: str, ne: tuple[int, ...]) -> bool:
+    def _has_weight(self, stem: str, ne: tuple[int, ...]) -> bool:
         return self._find(f"{stem}.weight", ne, tuple(ne), False) is not None
 
     def bias(
@@ -341,34 +343,34 @@ class Weights:
         return self._all.infos
 
     @property
-    def like(self) -> str:
+    def reference_engine(self) -> str:
         """Reference engine of the computation, a value of `llama_py.params.like.LIKE`."""
         return self._all.like
 
     @property
-    def ignored(self) -> Collection[str]:
+    def ignored_names(self) -> Collection[str]:
         """Names of tensors in the file that the graph ignores, like llama.cpp."""
         return self._all.ignored
 
     @property
-    def restored(self) -> Collection[str]:
+    def restored_names(self) -> Collection[str]:
         """Names of tensors that llama.cpp ignores, but that other weights need."""
         return self._all.restored
 
     @property
-    def where(self) -> str:
+    def source(self) -> str:
         """The file, for messages."""
         return self._all.where
 
     def release(self) -> None:
         """Release the bytes of all weights."""
-        for t in self.all:
+        for t in self.all_tensors:
             t.buffer = None
 
     @property
-    def all(self) -> list[Tensor]:
+    def all_tensors(self) -> list[Tensor]:
         """Every tensor that has or gets a buffer, including tied tensors and parts."""
-        return self._all.placed
+        return self._all.placed_tensors
 
     @property
     def places(self) -> Mapping[str, Sequence[TensorCut]]:
@@ -389,8 +391,16 @@ class Weights:
         """Elements of the declared tensors."""
         return sum(math.prod(self._all.infos[name].ne) for name in self._all.tensors)
 
+    all = Former("all_tensors")
+    ignored = Former("ignored_names")
+    like = Former("reference_engine")
+    reshaped = Former("reshaped_tensor")
+    restored = Former("restored_names")
+    tied = Former("tied_tensor")
+    where = Former("source")
 
-def shown(ne: Iterable[int]) -> str:
+
+def format_shape(ne: Iterable[int]) -> str:
     """Return ne like ggml prints it, without trailing dimensions of size 1."""
     sizes = list(ne)
     while len(sizes) > 1 and sizes[-1] == 1:
@@ -405,3 +415,7 @@ def _list(what: str, items: list[str]) -> str:
     more = f", and {len(items) - _MAX_LISTED} more" if len(items) > _MAX_LISTED else ""
     shown = ", ".join(printable(item) for item in items[:_MAX_LISTED])
     return f"{len(items)} {what}: {shown}{more}"
+
+
+if not TYPE_CHECKING:
+    __getattr__ = former_names(__name__, shown="format_shape")

@@ -99,7 +99,7 @@ def test_numbers_below_a_bound() -> None:
     """Those of libstdc++'s uniform_int_distribution<size_t>."""
     values = [4, 8, 5, 2797672083, 0, 0, 0, 4]
     random = Mt19937(1)
-    assert [random.below(n) for n in (10, 9, 8, 3_000_000_000, 3, 2, 1, 5)] == values
+    assert [random.uniform_int(n) for n in (10, 9, 8, 3_000_000_000, 3, 2, 1, 5)] == values
 
 
 def test_hellaswag(tmp_path: Path, capsys: pytest.CaptureFixture[str], ctx: Context) -> None:

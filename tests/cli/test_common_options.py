@@ -10,7 +10,7 @@ import pytest
 from dev.docs.option_table import parsers, table
 from dev.docs.voice import PATTERNS
 from llama_py.params import AnswerParams, ContextParams, ModelParams
-from llama_py.params.option import Option, options_of
+from llama_py.params.option import Option, get_options
 from llama_py_server import command as server
 from llama_py_tools.command.options import OptionParser, main_flags, rank
 from llama_py_tools.commands import COMMANDS
@@ -21,7 +21,7 @@ OPTIONS = {
     f"{kind.__name__}.{f.name}": o
     for kind, f, o in [
         *(one for p in PARSERS.values() for one in p.added),
-        *((k, *one) for k in (AnswerParams, ContextParams, ModelParams) for one in options_of(k)),
+        *((k, *one) for k in (AnswerParams, ContextParams, ModelParams) for one in get_options(k)),
     ]
 }
 TITLES = re.findall(r"^## (.+)$", table(), re.M)

@@ -171,7 +171,7 @@ def coarse(tmp_path_factory: pytest.TempPathFactory) -> str:
             info = requantized(info, type)
         tensors.append(info)
     path = tmp_path_factory.mktemp("coarse") / "coarse.gguf"
-    path.write_bytes(b"".join(map(bytes, content(file.metadata.stored, tensors))))
+    path.write_bytes(b"".join(map(bytes, content(file.metadata.stored_values, tensors))))
     return str(path)
 
 
@@ -187,7 +187,7 @@ def test_an_outlier_is_not_wrong(tmp_path: Path, capsys: Out) -> None:
             info = requantized(info, BY_NAME["q4_K"])
         tensors.append(info)
     path = tmp_path / "outlier.gguf"
-    path.write_bytes(b"".join(map(bytes, content(file.metadata.stored, tensors))))
+    path.write_bytes(b"".join(map(bytes, content(file.metadata.stored_values, tensors))))
     code, report = diff(capsys, "-m", str(path), *PROMPT, "--against", "ref")
     assert "no larger differences than rounding explains" in report
     assert code == 0

@@ -76,9 +76,9 @@ def test_set_changes_nothing_else(small: Path, tmp_path: Path) -> None:
         assert values == {"a.u8": 16, "a.bool": False, "a.f32": 2.5, "a.raw": "text"}
         np.testing.assert_array_equal(new.metadata["new.one"], [1, 2.5])
         assert new.metadata.kind("new.one") == "arr[f64]"
-        kept = old.metadata.stored.keys() - {"a.u8", "a.bool", "a.f32", "a.raw", "a.list"}
-        assert {k: new.metadata.stored[k] for k in kept} == {
-            k: old.metadata.stored[k] for k in kept
+        kept = old.metadata.stored_values.keys() - {"a.u8", "a.bool", "a.f32", "a.raw", "a.list"}
+        assert {k: new.metadata.stored_values[k] for k in kept} == {
+            k: old.metadata.stored_values[k] for k in kept
         }
         assert "a.list" not in new.metadata
         for name, t in old.tensors.items():

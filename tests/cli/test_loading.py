@@ -60,7 +60,7 @@ def test_weights_are_locked(
         assert sum(size for _, size in asked) >= sum(model.sizes.values())
         assert caplog.messages == []
         monkeypatch.setattr(locked, "_lock", lambda *_: "Cannot allocate memory")
-        assert locked.lock(model._weights.all) == 0
+        assert locked.lock(model._weights.all_tensors) == 0
     assert (
         "mlock: only 0.0 of 5.6 MiB are locked, so the rest may be swapped out: Cannot"
         in caplog.text

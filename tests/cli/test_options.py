@@ -12,7 +12,7 @@ import llama_py
 from llama_py.params import ContextParams, ModelParams, SamplingParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
-from llama_py.params.texts import on_off_auto, once
+from llama_py.params.texts import on_off_auto, text_tuple
 from llama_py_tools.bench.params import BenchParams, int_ranges, pair
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import token_list
@@ -22,7 +22,7 @@ from llama_py_tools.command.params import token_list
 class Options(Params):
     where: str = option("here", "where", "a place", nargs="?", choices=("here", "there"))
     n: int = option(3, "-n --number", "a number, 100%")
-    texts: tuple[str, ...] = option((), "-x --text", "texts", parse=once, many=True)
+    texts: tuple[str, ...] = option((), "-x --text", "texts", parse=text_tuple, many=True)
     ids: tuple[int, ...] = option((1,), "--ids", "ids", parse=token_list, many=True)
     on: bool = option(True, "--on", "a switch", off="-no --off")
     some: int | None = option(None, "--some", "without a variable", check=integers(2), env="")

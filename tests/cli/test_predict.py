@@ -8,7 +8,7 @@ import pytest
 
 from ggml_py.ops.traffic import count_bytes
 from ggml_py.plan.assign import is_view
-from llama_py.fit.planning import PlannedContext, PlannedModel, header_of, stand_ins
+from llama_py.fit.planning import PlannedContext, PlannedModel, open_header, stand_ins
 from llama_py_tools.bench.predict.command import counts, link, speed
 from llama_py_tools.bench.predict.cost import BatchCost, Link, fastest_split, prompt, stages, token
 from llama_py_tools.bench.predict.work import MachineLimits, n_sums, sorted_out
@@ -44,7 +44,7 @@ def test_batches_of_a_prompt_follow_each_other() -> None:
 
 
 def test_all_that_a_graph_moves_is_of_a_layer_or_of_the_head() -> None:
-    model = PlannedModel(header_of(DEMO), stand_ins(["cpu"]))
+    model = PlannedModel(open_header(DEMO), stand_ins(["cpu"]))
     ctx = PlannedContext(model, n_ctx=64, n_batch=1, n_ubatch=1, n_seq_max=1)
     nodes = list(ctx.graphs[0][0].graph.compute_nodes())
     work = sorted_out(nodes, 1, model.hparams.n_layer)

@@ -115,7 +115,7 @@ class TestLatentAttention:
             "deepseek2.rope.scaling.yarn_log_multiplier": log_mul,
         }
         hparams = type(live("deepseek2-moe").hparams)(metadata, "deepseek2")
-        found = CParams.of(hparams, ContextParams(n_ctx=256)).yarn_attn_factor
+        found = CParams.resolve(hparams, ContextParams(n_ctx=256)).yarn_attn_factor
         assert found * (1 + 0.1 * np.log(40)) == pytest.approx(factor, rel=1e-4)
 
 

@@ -68,7 +68,7 @@ def recorded(found: dict[str, Any]) -> dict[str, Any]:
 def seen(marks: Marks, names: dict[str, Any]) -> dict[str, Any]:
     k = marks.keys
     keys = (k.name, k.arguments, k.id, k.made_id, k.order, k.array, k.by_name)
-    special = {"keys": keys, "shown": {*marks.shown}}
+    special = {"keys": keys, "shown": {*marks.shown_marks}}
     return {name: special[name] if name in special else getattr(marks, name) for name in names}
 
 

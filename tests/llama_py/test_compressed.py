@@ -95,7 +95,7 @@ def test_a_checkpoint_has_states_but_no_keys(kv_unified: bool) -> None:
     keys = sum(
         t.nb[1] * (50 // one.kept.ratio)
         for one in memory(ctx).kinds.values()
-        for t in one.keys.all()
+        for t in one.keys.list_tensors()
     )
     assert keys <= len(whole) - len(small) < keys + 100
     with pytest.raises(ContextError, match="no keys of its 50 tokens"):

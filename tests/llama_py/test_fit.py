@@ -11,9 +11,9 @@ import pytest
 
 from llama_py.fit import Fit, fit
 from llama_py.fit.answer import FitAnswer
-from llama_py.fit.planning import PlannedModel, gpus, header_of, stand_ins
-from llama_py.fit.ranges import any_of
-from llama_py.fit.sizes import ModelSizes, sizes_of
+from llama_py.fit.planning import PlannedModel, gpus, open_header, stand_ins
+from llama_py.fit.ranges import match_numbers
+from llama_py.fit.sizes import ModelSizes, measure_model
 from llama_py.weights.placement import EXPERTS
 from tests.support import large_models
 from tests.support.commands import clean_environment
@@ -56,11 +56,11 @@ def found(path: Path, *mib: int, host: int = 1000, **how: object) -> Fit:
     for d in devices:
         d.largest = None
     how = {"context": {"n_ubatch": 64}, "margins": [MARGIN] * len(devices), **how}
-    return fit(header_of(path), devices, **how)  # type: ignore[arg-type]
+    return fit(open_header(path), devices, **how)  # type: ignore[arg-type]
 
 
 def sizes(path: Path, n: int) -> ModelSizes:
-    return sizes_of(PlannedModel(header_of(path), stand_ins([*gpus(n), "cpu"])), {})
+    return measure_model(PlannedModel(open_header(path), stand_ins([*gpus(n), "cpu"])), {})
 
 
 def layers(answer: FitAnswer) -> int:
@@ -157,13 +157,13 @@ def test_a_users_rules_stay(moe: Path) -> None:
     rules = {r"ffn_down_exps": "cpu"}
     this = found(moe, 90, n_ctx=1024, model={"tensor_overrides": rules})
     assert this.fits and rules.items() <= this.options.get("tensor_overrides", rules).items()
-    on_host = {t.name for t in this.ctx.model._weights.all if t.buffer and t.buffer.is_host}
+    on_host = {t.name for t in this.ctx.model._weights.all_tensors if t.buffer and t.buffer.is_host}
     assert {f"blk.{il}.ffn_down_exps.weight" for il in range(10)} <= on_host
 
 
 def test_buffers_that_would_be_too_large(moe: Path) -> None:
     """A device may have memory, but no buffer of that size."""
-    path, room = header_of(moe), [120 * MIB, 120 * MIB, 1000 * MIB]
+    path, room = open_header(moe), [120 * MIB, 120 * MIB, 1000 * MIB]
     devices = stand_ins([*gpus(2), "cpu"], room)
     devices[0].largest = devices[1].largest = 24 * MIB  # of 40 MiB of caches
     this = fit(path, devices, n_ctx=4096, margins=[MARGIN] * 3, context={"n_ubatch": 64})
@@ -202,18 +202,18 @@ def test_options(n_layers: tuple[int, ...], on_host: set[int], options: dict[str
 
 def test_numbers_as_expressions() -> None:
     for numbers in ({0}, {7, 8, 9}, {3, 10, 11, 12, 13}, {*range(5, 123, 3)}, {*range(150)}):
-        pattern = re.compile(rf"blk\.{any_of(numbers)}\.x")
+        pattern = re.compile(rf"blk\.{match_numbers(numbers)}\.x")
         assert {n for n in range(300) if pattern.search(f"blk.{n}.x")} == numbers
 
 
 LARGE = """
 import os, sys
 from llama_py.fit import fit
-from llama_py.fit.planning import gpus, header_of, stand_ins
+from llama_py.fit.planning import gpus, open_header, stand_ins
 from llama_py_tools.graph.placement import as_data, report
 
 path, gib = sys.argv[1], 1 << 30
-file = header_of(path)
+file = open_header(path)
 os.truncate(path, min(t.offset for t in file.tensors.values()))  # to read a weight now is to die
 found = fit(file, stand_ins([*gpus(2), "cpu"], [24 * gib, 24 * gib, 256 * gib]))
 told = as_data(report(found.ctx.model, found.ctx))

@@ -273,18 +273,18 @@ def test_where_nothing_is_kept_each_token_is_a_text_of_its_own() -> None:
 def test_what_was_decoded_beside_the_reuse_is_not_taken_for_known() -> None:
     """The way is the same short one, but the reuse was not told of a token."""
     ctx = Context(live("llama-dense", "cpu"), n_ctx=N_CTX)
-    PrefixCache.of(ctx).start(tokens(6))
-    PrefixCache.of(ctx).decode(tokens(6))
-    PrefixCache.of(ctx).decode([3])
+    PrefixCache.for_context(ctx).start(tokens(6))
+    PrefixCache.for_context(ctx).decode(tokens(6))
+    PrefixCache.for_context(ctx).decode([3])
     ctx.decode([4])
-    PrefixCache.of(ctx).decode([5])
-    assert PrefixCache.of(ctx).tokens(0) == [*tokens(6), 3]
+    PrefixCache.for_context(ctx).decode([5])
+    assert PrefixCache.for_context(ctx).tokens(0) == [*tokens(6), 3]
     prompt = [*tokens(6), 3, 5, 7]
-    told = PrefixCache.of(ctx).start(prompt)
+    told = PrefixCache.for_context(ctx).start(prompt)
     again = Context(live("llama-dense", "cpu"), n_ctx=N_CTX)
     expected = again.decode(prompt)
     np.testing.assert_allclose(
-        PrefixCache.of(ctx).decode(prompt[told.n_reused :]), expected, rtol=0, atol=1e-3
+        PrefixCache.for_context(ctx).decode(prompt[told.n_reused :]), expected, rtol=0, atol=1e-3
     )
 
 

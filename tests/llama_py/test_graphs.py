@@ -41,7 +41,7 @@ def drafter(arch: str = "qwen35moe") -> Model:
 
 
 def draft_params(model: Model, n_tokens: int) -> GraphParams:
-    cparams = CParams.of(model.hparams, ContextParams(n_ctx=256))
+    cparams = CParams.resolve(model.hparams, ContextParams(n_ctx=256))
     memory = memory_for(model, cparams, mtp=True)
     hidden = np.zeros((n_tokens, model.hparams.n_embd), np.float32)
     batch = Batch(tokens=[1] * n_tokens, embd=hidden)
@@ -59,7 +59,7 @@ def test_draft_graph_needs_its_layer() -> None:
 
 def test_masked_nextn_selects_rows_before_the_last_feed_forward() -> None:
     model = load("qwen35moe-moe")
-    cparams = CParams.of(model.hparams, ContextParams(n_ctx=256))
+    cparams = CParams.resolve(model.hparams, ContextParams(n_ctx=256))
     cparams = replace(cparams, embeddings_nextn=True, embeddings_nextn_masked=True)
     result = build_one(model, Batch([1, 2, 3]), cparams)
     assert result.t_h_nextn is result.t_embd
@@ -70,7 +70,7 @@ def test_masked_nextn_selects_rows_before_the_last_feed_forward() -> None:
 @pytest.mark.parametrize("name", CONTINUING)
 def test_no_outputs_at_all_can_be_planned(name: str) -> None:
     model = load(name)
-    cparams = CParams.of(model.hparams, ContextParams(n_ctx=256))
+    cparams = CParams.resolve(model.hparams, ContextParams(n_ctx=256))
     result = build_one(model, Batch([1, 2, 3], outputs=[False] * 3), cparams)
     assert result.t_logits is not None
     rows = 3 if name.startswith("cogvlm") else 0  # there all go through the head
@@ -82,7 +82,9 @@ def test_no_outputs_at_all_can_be_planned(name: str) -> None:
 @pytest.mark.parametrize("name", CONTINUING)
 def test_two_sequences_have_streams_unless_unified(name: str, unified: bool) -> None:
     model = load(name)
-    cparams = CParams.of(model.hparams, ContextParams(n_ctx=512, n_seq_max=2, kv_unified=unified))
+    cparams = CParams.resolve(
+        model.hparams, ContextParams(n_ctx=512, n_seq_max=2, kv_unified=unified)
+    )
     batch = Batch([1, 2, 3, 4], seq_ids=[(0,), (0,), (1,), (1,)], outputs=[True] * 4)
     res = build_one(model, batch, cparams)
     masks = {t.ne for t in res.graph.leafs if t.name == "attn_inp_kq_mask"}
@@ -99,7 +101,7 @@ class Decoding:
 
     def __init__(self, name: str) -> None:
         self.model = load(name)
-        self.cparams = CParams.of(self.model.hparams, ContextParams(n_ctx=1024, n_seq_max=2))
+        self.cparams = CParams.resolve(self.model.hparams, ContextParams(n_ctx=1024, n_seq_max=2))
         self.memory = memory_for(self.model, self.cparams)
 
     def params(self, batch: Batch) -> GraphParams:
@@ -121,7 +123,7 @@ def writes(graph: Graph, cache: str) -> list[Tensor]:
 @pytest.mark.parametrize(("n_tokens", "starts"), [(4, [2, 3, 4]), (1, [0, 0, 1])])
 def test_states_are_read_from_and_written_to_their_cells(n_tokens: int, starts: list[int]) -> None:
     d = Decoding("qwen35moe-moe")
-    d.cparams = CParams.of(d.model.hparams, ContextParams(n_ctx=1024, n_seq_max=3, n_rs_seq=2))
+    d.cparams = CParams.resolve(d.model.hparams, ContextParams(n_ctx=1024, n_seq_max=3, n_rs_seq=2))
     d.memory = memory_for(d.model, d.cparams)
     d.build(Batch([1]))
     graph = d.build(Batch([1] * n_tokens, seq_ids=[(1,)] * n_tokens)).graph  # cell 1 of 3, new

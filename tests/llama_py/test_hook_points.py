@@ -16,7 +16,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 from llama_py.blocks.softmax import _weights as weights_of
 from llama_py.context import Context
-from llama_py.hooks.values import as_leaf, computed, read
+from llama_py.hooks.values import as_leaf, compute_tensor, read
 from tests.support.live_models import live, tokens
 
 IDS = tokens(7)
@@ -178,9 +178,11 @@ def test_weights_with_biases_by_distance(softcap: float) -> None:
     mask, sinks = cast(distances, F16), leaf(rng.standard_normal(4))
     attended = flash_attn_ext(q, k, v, mask, 0.3, 8.0, softcap, sinks)
     devices = [device("ref")]
-    want = read(computed(attended, devices), devices).swapaxes(0, 1)  # [n_head, n_tokens, n_kv]
+    want = read(compute_tensor(attended, devices), devices).swapaxes(
+        0, 1
+    )  # [n_head, n_tokens, n_kv]
     sources = [as_leaf(s) for s in attended.src if s is not None]
-    got = read(computed(weights_of(0.3, hp, sources), devices), devices)
+    got = read(compute_tensor(weights_of(0.3, hp, sources), devices), devices)
     np.testing.assert_allclose(got, want, atol=2e-3)
     assert want.sum(-1).max() < 0.99
 

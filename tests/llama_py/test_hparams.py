@@ -257,51 +257,53 @@ class TestContextParameters:
         open_ones = ContextParams()
         value = GIVEN[name] if name in GIVEN else not getattr(open_ones, name)
         before, after = (
-            getattr(CParams.of(self.hp, p), name)
+            getattr(CParams.resolve(self.hp, p), name)
             for p in (open_ones, replace(open_ones, **{name: value}))
         )
         assert after != before
         assert after == {"flash_attn": False, "forms": (("delta_net", "chunked"),)}.get(name, value)
 
     def test_sizes_are_rounded_up_to_whole_steps(self) -> None:
-        cp = CParams.of(self.hp, ContextParams(n_ctx=300, n_batch=4096))
+        cp = CParams.resolve(self.hp, ContextParams(n_ctx=300, n_batch=4096))
         assert (cp.n_ctx, cp.n_ctx_seq, cp.n_batch, cp.n_ubatch) == (512, 512, 300, 300)
-        cp = CParams.of(self.hp, ContextParams(n_ctx=300, n_seq_max=2))
+        cp = CParams.resolve(self.hp, ContextParams(n_ctx=300, n_seq_max=2))
         assert (cp.n_ctx, cp.n_ctx_seq) == (512, 256)
-        cp = CParams.of(self.hp, ContextParams(n_ctx=300, n_seq_max=2, kv_unified=True))
+        cp = CParams.resolve(self.hp, ContextParams(n_ctx=300, n_seq_max=2, kv_unified=True))
         assert (cp.n_ctx, cp.n_ctx_seq) == (512, 512)
 
     def test_model_decides_what_is_left_open(self) -> None:
-        cp = CParams.of(self.hp, ContextParams())
+        cp = CParams.resolve(self.hp, ContextParams())
         assert (cp.n_ctx, cp.rope_freq_base, cp.rope_freq_scale) == (256, 10000.0, 1.0)
         assert (
-            CParams.of(
+            CParams.resolve(
                 self.hp, ContextParams(rope_freq_base=5.0, rope_freq_scale=0.5)
             ).rope_freq_scale
             == 0.5
         )
         scaled = read("llama-dense", rope__scaling__factor=4.0)
-        assert CParams.of(scaled, ContextParams()).rope_freq_scale == 0.25
+        assert CParams.resolve(scaled, ContextParams()).rope_freq_scale == 0.25
         unscaled = read("llama-dense", rope__scaling__factor=4.0, rope__scaling__type="none")
-        assert CParams.of(unscaled, ContextParams()).rope_freq_scale == 1.0
+        assert CParams.resolve(unscaled, ContextParams()).rope_freq_scale == 1.0
 
     def test_yarn_leaves_the_kernel_its_own_factor(self) -> None:
         hp = read("llama-dense", rope__scaling__factor=4.0, rope__scaling__type="yarn")
-        cp = CParams.of(hp, ContextParams())
+        cp = CParams.resolve(hp, ContextParams())
         assert cp.yarn_ext_factor == 1.0
         assert cp.yarn_attn_factor == pytest.approx(1.0, rel=1e-6)
         hp.rope_yarn_log_mul = 0.5
         mscale = (0.1 * np.log(4) + 1) / (0.05 * np.log(4) + 1)
         wanted = mscale / (1 + 0.1 * np.log(4))
-        assert CParams.of(hp, ContextParams()).yarn_attn_factor == pytest.approx(wanted, rel=1e-6)
+        assert CParams.resolve(hp, ContextParams()).yarn_attn_factor == pytest.approx(
+            wanted, rel=1e-6
+        )
 
     def test_scaling_that_is_asked_for(self) -> None:
         """As llama_context settles it: YaRN's factor of attention counts where nothing is
         extrapolated, and a scale makes the model's context longer."""
-        cp = CParams.of(self.hp, ContextParams(rope_scaling="yarn", rope_freq_scale=0.25))
+        cp = CParams.resolve(self.hp, ContextParams(rope_scaling="yarn", rope_freq_scale=0.25))
         assert (cp.yarn_ext_factor, cp.rope_freq_scale, cp.n_ctx) == (1.0, 0.25, 4 * 256)
         assert (cp.yarn_beta_fast, cp.yarn_beta_slow, cp.n_ctx_orig_yarn) == (32.0, 1.0, 256)
-        cp = CParams.of(
+        cp = CParams.resolve(
             self.hp,
             ContextParams(
                 rope_scaling="yarn",
@@ -316,8 +318,8 @@ class TestContextParameters:
         assert (cp.n_ctx, cp.n_ctx_orig_yarn) == (2048, 1024)
         assert (cp.yarn_ext_factor, cp.yarn_attn_factor) == (0.0, 0.7)
         assert (cp.yarn_beta_fast, cp.yarn_beta_slow) == (16.0, 2.0)
-        mixed = CParams.of(self.hp, ContextParams(rope_freq_scale=0.25, yarn_ext_factor=0.5))
+        mixed = CParams.resolve(self.hp, ContextParams(rope_freq_scale=0.25, yarn_ext_factor=0.5))
         assert mixed.yarn_attn_factor == pytest.approx(1.0, rel=1e-6)
         scaled = read("llama-dense", rope__scaling__factor=4.0)
-        assert CParams.of(scaled, ContextParams(rope_scaling="none")).rope_freq_scale == 1.0
-        assert CParams.of(scaled, ContextParams(rope_freq_scale=0.5)).n_ctx == 256
+        assert CParams.resolve(scaled, ContextParams(rope_scaling="none")).rope_freq_scale == 1.0
+        assert CParams.resolve(scaled, ContextParams(rope_freq_scale=0.5)).n_ctx == 256

@@ -49,8 +49,8 @@ def test_both_forms(tmp_path: Path) -> None:
 
 
 def test_restricted() -> None:
-    assert set(example().restricted(["a."], []).entries) == {"blk.0.a.weight"}
-    assert set(example().restricted([], ["a."]).entries) == {"blk.0.b.weight"}
+    assert set(example().select_entries(["a."], []).entries) == {"blk.0.a.weight"}
+    assert set(example().select_entries([], ["a."]).entries) == {"blk.0.b.weight"}
 
 
 @pytest.mark.parametrize(

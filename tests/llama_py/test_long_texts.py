@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llama_py.sampler.breakers import find_breakers
-from llama_py.support.stopping import EVERY, check_stopped, checked, stopped_by
+from llama_py.support.stopping import EVERY, check_stopped, iterate_checked, use_stop_check
 from llama_py.tokenizer import Tokenizer, characters
 from llama_py.tokenizer.models import _base
 from llama_py.tokenizer.pre import PRE_TOKENIZERS
@@ -54,14 +54,14 @@ def counter(most: int) -> Any:
 
 def test_checks_are_of_the_block_only() -> None:
     check_stopped()
-    with pytest.raises(Left), stopped_by(counter(1)):
+    with pytest.raises(Left), use_stop_check(counter(1)):
         check_stopped()
     check_stopped()
-    with stopped_by(counter(3)):
-        assert list(checked(range(2 * EVERY))) == list(range(2 * EVERY))
+    with use_stop_check(counter(3)):
+        assert list(iterate_checked(range(2 * EVERY))) == list(range(2 * EVERY))
     seen: list[int] = []
-    with pytest.raises(Left), stopped_by(counter(2)):
-        seen.extend(checked(range(2 * EVERY)))
+    with pytest.raises(Left), use_stop_check(counter(2)):
+        seen.extend(iterate_checked(range(2 * EVERY)))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -70,20 +70,20 @@ def test_every_tokenizer_may_be_stopped(name: str) -> None:
     text = "the king,\n" * 2 * EVERY
     tokenizer.tokenize(text)
     most = 2 if "superbpe" in name else 4  # which has one word
-    with pytest.raises(Left), stopped_by(counter(most)):
+    with pytest.raises(Left), use_stop_check(counter(most)):
         tokenizer.tokenize(text)
 
 
 @pytest.mark.parametrize("tokenizer", [spm({"aa": -1.0, "aaaa": -2.0}), bpe("a a", "aa aa")])
 def test_one_long_word_may_be_stopped(tokenizer: Tokenizer) -> None:
     vars(tokenizer._model)["_library"] = None  # which takes a word as a whole
-    with pytest.raises(Left), stopped_by(counter(4)):
+    with pytest.raises(Left), use_stop_check(counter(4)):
         tokenizer.tokenize("a" * 4 * EVERY)
 
 
 def test_breakers_may_be_stopped() -> None:
     tokenizer = spm({f"w{i}": 0.0 for i in range(2 * EVERY)})
-    with pytest.raises(Left), stopped_by(counter(3)):
+    with pytest.raises(Left), use_stop_check(counter(3)):
         find_breakers(["a"], tokenizer)
 
 

@@ -94,7 +94,7 @@ def test_an_adapter_is_the_change_of_the_weights(
 def test_every_product_with_a_weight_takes_an_adapter(name: str) -> None:
     """A matrix that a graph multiplies with past the adapters is one too few."""
     model = load(name)
-    architecture, all_weights = model.architecture, model._weights.all
+    architecture, all_weights = model.architecture, model._weights.all_tensors
     asked: set[str] = set()
 
     class Listening:

@@ -35,7 +35,9 @@ ALL, NEAR, CHUNK = (
 
 def memory(*kept: MemorySpecs, type_v: Any = F16, **options: Any) -> MemoryGroup:
     """That of a model whose layers keep these."""
-    cparams = CParams.of(load("llama-dense").hparams, ContextParams(**{"n_ctx": 256, **options}))
+    cparams = CParams.resolve(
+        load("llama-dense").hparams, ContextParams(**{"n_ctx": 256, **options})
+    )
     how = Placing(cparams, lambda _: DEVICE, F16, type_v)
     return create_memory(dict(enumerate(kept)), how)
 

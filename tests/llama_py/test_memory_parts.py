@@ -37,7 +37,9 @@ KEPT: dict[str, MemorySpecs] = {
 
 @pytest.fixture(params=KEPT)
 def group(request: pytest.FixtureRequest) -> MemoryGroup:
-    cparams = CParams.of(load("llama-dense").hparams, ContextParams(n_ctx=512, n_seq_max=N_SEQ))
+    cparams = CParams.resolve(
+        load("llama-dense").hparams, ContextParams(n_ctx=512, n_seq_max=N_SEQ)
+    )
     if request.param == "slots":
         cparams = replace(cparams, forms=(("delta_net", SLOTS),))
     how = Placing(cparams, lambda _: HostDevice(), F16, F16)

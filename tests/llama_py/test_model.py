@@ -179,5 +179,5 @@ def test_closing(model: llama_py.Model) -> None:
     assert own is not None
     with pytest.raises(ContextError, match="closed"):
         own.ctx.decode([1])
-    assert all(t.buffer is None for t in other._weights.all)
+    assert all(t.buffer is None for t in other._weights.all_tensors)
     other.close()

@@ -19,8 +19,8 @@ from llama_py.params import (
     SamplingParams,
     other_names,
 )
-from llama_py.params.option import Params, option, options_of
-from llama_py.params.rules import BIASES, each, integers, numbers, one_of
+from llama_py.params.option import Params, get_options, option
+from llama_py.params.rules import BIASES, choice_rule, integers, item_rule, numbers
 from llama_py.params.texts import device_names, logit_bias, tensor_rules
 
 KINDS = [ContextParams, GenerateParams, ModelParams, SamplingParams]
@@ -113,7 +113,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_flags_and_variables_are_told_apart(kind: type[Params]) -> None:
-    options = [o for _, o in options_of(kind)]
+    options = [o for _, o in get_options(kind)]
     flags = [flag for o in options for flag in (*o.flags, *o.off)]
     assert len(set(flags)) == len(flags) and all(flag.startswith("-") for flag in flags)
     names = [o.env for o in options if o.env]
@@ -149,7 +149,7 @@ def test_rules() -> None:
     assert [numbers(0, 1, above=True).text, integers(2, 3).text] == (
         ["a number in (0, 1]", "an integer in [2, 3]"]
     )
-    rule = each(one_of("ab"))
+    rule = item_rule(choice_rule("ab"))
     assert rule.holds(("a", "b")) and not rule.holds(("a", "c"))
     assert rule.text == "values that are each one of a, b"
     assert BIASES.holds({1: -math.inf}) and not BIASES.holds(3)

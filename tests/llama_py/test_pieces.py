@@ -10,9 +10,9 @@ import pytest
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32
 from llama_py.gguf.file import TensorInfo
-from llama_py.gguf.tensor_part import bytes_of
+from llama_py.gguf.tensor_part import read_ranges
 from llama_py.hparams.shard import Shard, apportion
-from llama_py.loading.split.pieces import TensorPiece, ranges_of, why_not
+from llama_py.loading.split.pieces import TensorPiece, list_ranges, why_not
 from llama_py.memory.joined import cut, join
 
 
@@ -41,15 +41,19 @@ def test_heads_stay_together_in_whole_blocks(
     n: int, width: int, block: int, expected: list[int]
 ) -> None:
     shares = [Shard((1, 1), i, lambda _: block) for i in range(2)]
-    assert [share.of(n, width, "attn_output", il=3) for share in shares] == expected
+    assert [share.count_own(n, width, "attn_output", il=3) for share in shares] == expected
     idle = [share.knows(3, "attn_output")[0] for share in shares]
     assert idle == [False, expected == [6, 6]]
 
 
 def test_parts_follow_one_another() -> None:
     shares = [Shard((2, 0, 1), i, lambda _: 32) for i in range(3)]
-    assert [share.of(192, 1, "down") for share in shares] == [128, 32, 64]  # the second is idle
-    assert [share.before(192, 1, "down") for share in shares] == [0, 128, 128]
+    assert [share.count_own(192, 1, "down") for share in shares] == [
+        128,
+        32,
+        64,
+    ]  # the second is idle
+    assert [share.count_preceding(192, 1, "down") for share in shares] == [0, 128, 128]
 
 
 def info(*ne: int, type: str = "f32") -> TensorInfo:
@@ -65,7 +69,7 @@ def pieces(dim: int, *sections: tuple[int, ...]) -> list[TensorPiece]:
 
 
 def test_sections_are_each_cut() -> None:
-    found = ranges_of(pieces(1, (2, 1, 3), (4, 1, 3)))
+    found = list_ranges(pieces(1, (2, 1, 3), (4, 1, 3)))
     assert found == [[(0, 2), (6, 7), (8, 11)], [(2, 6), (7, 8), (11, 14)]]
 
 
@@ -81,14 +85,14 @@ def test_parts_are_what_the_file_has_there(type: str, dim: int) -> None:
         index = [slice(None)] * 4
         index[2 - dim] = slice(a // scale, b // scale)
         expected = np.ascontiguousarray(rows[tuple(index)]).reshape(-1)
-        np.testing.assert_array_equal(bytes_of(whole, dim, [(a, b)]), expected)
-    at_ends = bytes_of(whole, dim, [(0, ends[1]), (ends[1], ends[2])])
+        np.testing.assert_array_equal(read_ranges(whole, dim, [(a, b)]), expected)
+    at_ends = read_ranges(whole, dim, [(0, ends[1]), (ends[1], ends[2])])
     np.testing.assert_array_equal(at_ends, whole.data)
 
 
 def test_rows_that_lie_together_are_not_copied() -> None:
     whole = info(64, 6)
-    assert np.shares_memory(bytes_of(whole, 1, [(2, 5)]), whole.data)
+    assert np.shares_memory(read_ranges(whole, 1, [(2, 5)]), whole.data)
 
 
 def test_why_parts_do_not_fit() -> None:

@@ -12,10 +12,10 @@ from ggml_py.ops import get_rows, mul, mul_mat
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
 from llama_py.context import Context
-from llama_py.loading.model import placement_of
+from llama_py.loading.model import create_placement
 from llama_py.params import ModelParams
 from llama_py.weights import placement
-from llama_py.weights.placement import Placement, devices_in_use, kept_on, overrides
+from llama_py.weights.placement import Placement, devices_in_use, host_rules, overrides
 from tests.support.devices import TestDevice
 from tests.support.live_models import made, model_of
 
@@ -79,7 +79,7 @@ def test_one_device_has_everything() -> None:
 def test_layers_without_a_device_to_offload_to(
     device: str, n: int, warned: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    placement_of(device, ModelParams(n_gpu_layers=n))
+    create_placement(device, ModelParams(n_gpu_layers=n))
     start = f"n_gpu_layers = {warned} has no effect: the only device is null; GPUs are opencl0"
     assert [m.startswith(start) for m in caplog.messages] == ([True] if warned else [])
 
@@ -94,7 +94,7 @@ def reader(op: str, t: Tensor) -> Tensor:
 def home(name: str, op: str = "MUL_MAT", **options: Any) -> str:
     place = Placement((A, B, HOST), tensor_split=(1, 1), **options)
     t = Tensor(F32, (256, 8), name=name)
-    return place.device_of(place.layers(4))(t, [reader(op, t)]).name
+    return place.get_chooser(place.layers(4))(t, [reader(op, t)]).name
 
 
 def test_weights_go_with_their_layer() -> None:
@@ -118,7 +118,7 @@ def test_overrides_and_experts_on_the_host() -> None:
 
 
 def test_networks_on_the_host() -> None:
-    rules = tuple(kept_on(HOST, True, 2))
+    rules = tuple(host_rules(HOST, True, 2))
     for name, expected in (
         ("3.ffn_up_exps", "host"),
         ("0.ffn_up", "host"),
@@ -127,7 +127,7 @@ def test_networks_on_the_host() -> None:
         ("0.ffn_norm", "a"),
     ):
         assert home(f"blk.{name}.weight", overrides=rules) == expected
-    assert home("blk.3.ffn_up_exps.weight", overrides=tuple(kept_on(HOST, False, 0))) == "b"
+    assert home("blk.3.ffn_up_exps.weight", overrides=tuple(host_rules(HOST, False, 0))) == "b"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_a_weight_that_the_device_cannot_use_stays_on_the_host(
 ) -> None:
     picky = TestDevice("picky", "MUL_MAT")
     place = Placement((picky, HOST))
-    choose = place.device_of(place.layers(1))
+    choose = place.get_chooser(place.layers(1))
     t = Tensor(F32, (4, 4), name="blk.0.attn_q.weight")
     with caplog.at_level(logging.INFO, "llama_py"):
         assert choose(t, [reader("MUL_MAT", t)]) is HOST

@@ -15,7 +15,7 @@ from ggml_py.backend.planned import PlannedBuffer, planning_devices
 from ggml_py.errors import BackendError
 from ggml_py.types import BY_NAME
 from llama_py.context import Context
-from llama_py.fit.planning import PlannedContext, PlannedModel, gpus, header_of, stand_ins
+from llama_py.fit.planning import PlannedContext, PlannedModel, gpus, open_header, stand_ins
 from llama_py.model import Model
 from llama_py.weights.placement import devices_in_use
 from tests.support import large_models
@@ -89,7 +89,7 @@ def test_devices_that_share_a_model(name: str) -> None:
 
 def test_layouts_are_those_of_the_cpu() -> None:
     real, plan = both("qwen35moe-moe", devices_in_use("cpu"))
-    there, here = ({t.name: t.layout for t in c.model._weights.all} for c in (real, plan))
+    there, here = ({t.name: t.layout for t in c.model._weights.all_tensors} for c in (real, plan))
     assert here == there and set(here.values()) > {""}
     plain = planning_devices(devices_in_use("cpu"))
     plain[0].repack = False
@@ -99,7 +99,7 @@ def test_layouts_are_those_of_the_cpu() -> None:
 
 def test_nothing_is_there() -> None:
     """Buffers count; weights have no bytes, whatever is asked of them."""
-    model = PlannedModel(header_of(DEMO), stand_ins(["cpu"]))
+    model = PlannedModel(open_header(DEMO), stand_ins(["cpu"]))
     ctx = PlannedContext(model, n_ctx=1 << 20)
     assert ctx.memory_breakdown()["cpu"]["context"] > 2**29
     buffers = [t.buffer for t in (*model.weights, *ctx.memory.tensors())]
@@ -111,7 +111,7 @@ def test_nothing_is_there() -> None:
 def test_parts_of_shared_layers_are_not_copied() -> None:
     """Of a tensor that is there in name only."""
     devices = planning_devices(devices_in_use(["cpu", "cpu"]))
-    model = PlannedModel(header_of(DEMO), devices, split_mode="graph", tensor_split=(1, 1))
+    model = PlannedModel(open_header(DEMO), devices, split_mode="graph", tensor_split=(1, 1))
     real = Model(DEMO, devices_in_use(["cpu", "cpu"]), split_mode="graph", tensor_split=(1, 1))
     here, there = PlannedContext(model, n_ctx=256), Context(real, n_ctx=256)
     assert here.memory_breakdown() == there.memory_breakdown()
@@ -142,6 +142,6 @@ def test_a_file_larger_than_memory(tmp_path: Path) -> None:
     size = large_models.write(path, "qwen3moe", "moe", large_models.QWEN3MOE | {"block_count": 6})
     assert size > 13e9 > 1e8 > path.stat().st_blocks * 512
     devices = stand_ins([*gpus(1), "cpu"])
-    ctx = PlannedContext(PlannedModel(header_of(path), devices), n_ctx=4096)
+    ctx = PlannedContext(PlannedModel(open_header(path), devices), n_ctx=4096)
     sizes = [ctx.memory_breakdown()[d.name]["model"] for d in ctx.devices]
     assert sum(sizes) == pytest.approx(size, rel=0.001)

@@ -15,7 +15,7 @@ from dev import tiny_models as tiny
 from ggml_py.errors import ContextError, HParamsError
 from llama_py.batch import Batch
 from llama_py.graph.inputs.ngrams import MISSING, Hashes
-from llama_py.graph.inputs.pooled_blocks import Line, blocks_of
+from llama_py.graph.inputs.pooled_blocks import Line, build_blocks
 from llama_py.memory.cells import KVCells
 from tests.support.live_models import nmse, tokens
 
@@ -130,7 +130,7 @@ def test_blocks_of_scattered_cells() -> None:
             cells.place(places[:1], np.array([p], np.int32), [(seq, slice(0, 1))])
             places = places[1:]
     lines = [Line(cells, seq, 64) for seq in (0, 1)]
-    found = blocks_of(lines, 4, 64)
+    found = build_blocks(lines, 4, 64)
     by_place = {(s, int(cells.pos[c])): c for s in (0, 1) for c in np.flatnonzero(cells.seq[s])}
     wanted = [
         (s, p)
@@ -155,11 +155,11 @@ def test_blocks_of_an_image() -> None:
     cells.xy[:, :8] = [[0, 1, 3, 2, 3, 2, 4, 5], [0, 1, 3, 2, 2, 3, 4, 5]]  # columns, rows
     line = Line(cells, 0, 16)
     assert line.cells.tolist() == [0, 1, 3, 4, 5, 2, 6, 7]
-    found = blocks_of([line], 4, 16)
+    found = build_blocks([line], 4, 16)
     assert found.cells.tolist() == [[0, 1, 3, 4], [5, 2, 6, 7]]
     assert found.pos.T.tolist() == [[0, 0, 0, 0], [2, 3, 2, 2]]  # time, row, column, time
     token = np.array([[2, 5], [2, 5], [3, 5], [2, 5]], np.int32)
-    assert line.place_of(token).tolist() == [3, 7]
+    assert line.find_places(token).tolist() == [3, 7]
 
 
 def test_rows_of_ngrams() -> None:

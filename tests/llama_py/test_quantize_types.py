@@ -14,7 +14,7 @@ from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.file_types import FILE_TYPES, file_type, file_type_text, guess_type
 from llama_py.quantize.imatrix.file import Imatrix, ImatrixEntry
 from llama_py.quantize.plan import Wishes, check_imatrix, jobs, metadata
-from llama_py.quantize.prune import order, renamed
+from llama_py.quantize.prune import order, rename_tensors
 from llama_py_tools.command.options import read
 from llama_py_tools.gguf.main import parser
 from llama_py_tools.gguf.quantize_params import QuantizeParams, build_wishes
@@ -79,8 +79,8 @@ def test_metadata(file: GGUFFile) -> None:
 
 def test_pruned_layers_have_other_numbers() -> None:
     names = [f"blk.{i}.x" for i in (0, 1, 2, 10)] + ["y"]  # layers 3 to 9 have no tensors
-    assert renamed(names, []) == {name: name for name in names}
-    assert renamed(names, [1]) == {
+    assert rename_tensors(names, []) == {name: name for name in names}
+    assert rename_tensors(names, [1]) == {
         "blk.0.x": "blk.0.x",
         "blk.2.x": "blk.1.x",
         "blk.10.x": "blk.9.x",
@@ -88,7 +88,7 @@ def test_pruned_layers_have_other_numbers() -> None:
     }
     assert sorted(names, key=order) == ["y", "blk.0.x", "blk.1.x", "blk.2.x", "blk.10.x"]
     with pytest.raises(GGUFError, match="unknown layer 11"):
-        renamed(names, [11])
+        rename_tensors(names, [11])
 
 
 def test_importance_that_does_not_fit(file: GGUFFile) -> None:

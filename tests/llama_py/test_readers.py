@@ -34,8 +34,8 @@ NOT_READ = {
 def readers(model: Model) -> dict[str, set[str]]:
     """The ops that read each weight, by its name."""
     found: dict[str, set[str]] = {}
-    nodes = find_weight_users(model.architecture, model._weights.all)
-    for t in model._weights.all:
+    nodes = find_weight_users(model.architecture, model._weights.all_tensors)
+    for t in model._weights.all_tensors:
         found.setdefault(t.name, set()).update(node.op for node in nodes[id(t)])
     return found
 
@@ -83,7 +83,7 @@ def matrices(part: Linear | ExpertLinear | Norm) -> Iterator[tuple[Tensor | None
 @pytest.mark.parametrize("name", NAMES)
 def test_matrices_multiply_and_norms_scale(name: str) -> None:
     model = loaded(name)
-    nodes, n = find_weight_users(model.architecture, model._weights.all), 0
+    nodes, n = find_weight_users(model.architecture, model._weights.all_tensors), 0
     for part in parts(model.architecture):
         for t, expected in matrices(part):
             if t is not None and nodes[id(t)]:
@@ -94,7 +94,7 @@ def test_matrices_multiply_and_norms_scale(name: str) -> None:
 
 def test_a_tied_head_is_read_beside_the_embeddings() -> None:
     model = load("llama-dense")
-    nodes = find_weight_users(model.architecture, model._weights.all)
+    nodes = find_weight_users(model.architecture, model._weights.all_tensors)
     embeddings, head = model.architecture.token_embd, model.architecture.output.weight
     assert embeddings.name == head.name
     assert {node.op for node in nodes[id(embeddings)]} == {"GET_ROWS"}

@@ -177,10 +177,10 @@ def test_an_edit_costs_one_interval_at_most(kind: str) -> None:
     assert ask(toy, ids).n_reused == 0
     told = ask(toy, [*ids[:21], 5, *ids[22:]])
     assert (told.n_same, told.n_reused, told.source) == (21, 16, "this sequence")
-    assert told.why == "edited at token 21; nearest checkpoint at token 16"
+    assert told.reason == "edited at token 21; nearest checkpoint at token 16"
     again = ask(toy, [*ids[:21], 4, 4])  # where prompts part there is a snapshot now
-    assert (again.n_same, again.n_reused) == (21, 21) and again.why == "new from token 21"
-    assert ask(toy, [1 - ids[0] % 2, 3]).why == "no cached sequence starts with this prompt"
+    assert (again.n_same, again.n_reused) == (21, 21) and again.reason == "new from token 21"
+    assert ask(toy, [1 - ids[0] % 2, 3]).reason == "no cached sequence starts with this prompt"
 
 
 @pytest.mark.parametrize("kind", HYBRIDS)
@@ -249,7 +249,7 @@ def test_a_snapshot_is_only_what_cannot_be_taken_back() -> None:
         for kv in toy.memory.windows
         for t in (*kv.tensors.k.values(), *kv.tensors.v.values())
     )
-    sizes = [len(k.data) for _, k in toy.reuse.snapshots.of(0)]
+    sizes = [len(k.data) for _, k in toy.reuse.snapshots.find_states(0)]
     assert len(sizes) == 9 and sum(sizes) == toy.reuse.budget.size
     assert rows < min(sizes) and max(sizes) < rows + windows + 300
 
@@ -258,11 +258,11 @@ def test_few_snapshots_are_kept_of_a_long_prompt() -> None:
     toy = hybrid(ctx_checkpoints=3)
     ids = text(200)
     ask(toy, ids)
-    ends = [at.end for at, _ in toy.reuse.snapshots.of(0)]
+    ends = [at.end for at, _ in toy.reuse.snapshots.find_states(0)]
     assert len(ends) == 3 and 199 in ends and min(ends) <= 128
     for id in text(50, 1):
         toy.reuse.decode([id])
-    ends = [at.end for at, _ in toy.reuse.snapshots.of(0)]
+    ends = [at.end for at, _ in toy.reuse.snapshots.find_states(0)]
     assert len(ends) == 3 and 199 in ends
     check_tree(toy)
 
@@ -273,7 +273,7 @@ def test_without_snapshots_or_host_memory() -> None:
         ask(toy, text(30))
         told = ask(toy, text(30))
         assert (told.n_same, told.n_reused) == (29, 0)
-        assert told.why == "same prompt as before; no checkpoint"
+        assert told.reason == "same prompt as before; no checkpoint"
         assert ask(toy, [*text(30), 1]).n_computed == 1  # it goes on where it stands
         assert not len(toy.reuse.budget)
 

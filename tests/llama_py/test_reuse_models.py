@@ -45,7 +45,7 @@ def ask(ctx: Context, ids: list[int], seq_id: int = 0) -> PrefixMatch:
     """Compute a prompt; its logits are those of a fresh context."""
     p = Prefix(ctx, seq_id)
     rest = p.start(ids)
-    found = PrefixCache.of(ctx).decode(rest, seq_id)
+    found = PrefixCache.for_context(ctx).decode(rest, seq_id)
     p.add(rest)
     assert p.tokens == ids and p.last_match is not None
     fresh = Context(ctx.model, **EXACT | {"flash_attn": ctx.params.flash_attn})
@@ -69,7 +69,7 @@ def test_logits_are_those_of_a_fresh_context(
     assert [t.n_same for t in (edited, again, others)] == [14, 13, 11]
     for told in (edited, again, others):
         assert told.n_same - told.n_reused < (STEP if told.stateful else 1)
-    PrefixCache.of(ctx).offload(0)
+    PrefixCache.for_context(ctx).offload(0)
     told = ask(ctx, TEXT[:20])
     assert told.n_reused >= 14 and told.source == "host memory"
     assert ask(ctx, [*TEXT[:11], 1, 2], seq_id=1).n_computed == 1  # the other is as it was
@@ -100,7 +100,7 @@ def test_tokens_of_another_adapter_are_others(name: str, tmp_path: Path) -> None
     ask(ctx, TEXT)
     ctx.set_adapters({adapter: 0.75}, seq_id=1)
     assert Prefix(ctx, 1).start(TEXT) == TEXT
-    found = PrefixCache.of(ctx).decode(TEXT, 1)
+    found = PrefixCache.for_context(ctx).decode(TEXT, 1)
     alone = Context(ctx.model, **EXACT)
     alone.set_adapters({adapter: 0.75})
     assert (
@@ -111,8 +111,8 @@ def test_tokens_of_another_adapter_are_others(name: str, tmp_path: Path) -> None
     )
     assert ask(ctx, [*TEXT, 1]).n_computed == 1
     with pytest.raises(ContextError, match=r"computed with .*Adapter.* uses \(Loras\(used=\(\)"):
-        save_slot(PrefixCache.of(ctx), tmp_path / "slot", 1)
-        load_slot(PrefixCache.of(ctx), tmp_path / "slot", 0)
+        save_slot(PrefixCache.for_context(ctx), tmp_path / "slot", 1)
+        load_slot(PrefixCache.for_context(ctx), tmp_path / "slot", 0)
     ctx.set_adapters(None, seq_id=1)  # what is in memory is still the adapter's
     assert ask(ctx, TEXT, 1).source == "sequence 0"
 
@@ -128,7 +128,7 @@ def test_an_activated_adapter_computes_everything(tmp_path: Path) -> None:
     expected = alone.decode(ids)
     for _ in range(2):
         assert Prefix(ctx).start(ids) == ids
-        assert nmse(expected, PrefixCache.of(ctx).decode(ids)) < 1e-9
+        assert nmse(expected, PrefixCache.for_context(ctx).decode(ids)) < 1e-9
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -136,7 +136,7 @@ def test_a_larger_context_takes_over(name: str) -> None:
     small, large = context(name, 0x3E), context(name, 0x3E, n_ctx=1024)
     ask(small, TEXT[:18])
     ask(small, TEXT[:7], seq_id=1)
-    PrefixCache.of(large).transfer_from(PrefixCache.of(small))
+    PrefixCache.for_context(large).transfer_from(PrefixCache.for_context(small))
     assert ask(large, TEXT).n_computed == 4
     told = ask(large, [*TEXT[:14], 1], seq_id=1)
     assert told.n_same - told.n_reused < STEP
@@ -147,9 +147,9 @@ def test_a_sequence_in_a_file(name: str, tmp_path: Path) -> None:
     """It can go on, and back to its snapshots, in another sequence of another context."""
     ctx, other = context(name, 0x3E), context(name, 0x3E, kv_unified=True)
     ask(ctx, TEXT[:18])
-    size = save_slot(PrefixCache.of(ctx), tmp_path / "slot")
+    size = save_slot(PrefixCache.for_context(ctx), tmp_path / "slot")
     assert (tmp_path / "slot").stat().st_size == size
-    assert load_slot(PrefixCache.of(other), tmp_path / "slot", seq_id=1) == TEXT[:18]
+    assert load_slot(PrefixCache.for_context(other), tmp_path / "slot", seq_id=1) == TEXT[:18]
     assert ask(other, TEXT, seq_id=1).n_computed == 4
     told = ask(other, [*TEXT[:14], 1])
     assert told.source == "sequence 1" and told.n_same - told.n_reused < STEP
@@ -158,8 +158,8 @@ def test_a_sequence_in_a_file(name: str, tmp_path: Path) -> None:
 def test_files_that_are_refused(tmp_path: Path) -> None:
     ctx, path = context("qwen3next-moe", 0), tmp_path / "slot"
     ask(ctx, TEXT[:9])
-    save_slot(PrefixCache.of(ctx), path)
-    good, held = path.read_bytes(), PrefixCache.of(ctx).tokens(0)
+    save_slot(PrefixCache.for_context(ctx), path)
+    good, held = path.read_bytes(), PrefixCache.for_context(ctx).tokens(0)
     weights = made("qwen3next-moe")
     next(iter(weights[1].values())).reshape(-1)[0] += 1
     trained_on = Context(model_of(*weights), **EXACT)
@@ -176,10 +176,10 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     ):
         path.write_bytes(data)
         with pytest.raises(ContextError, match=message):
-            load_slot(PrefixCache.of(into), path)
-    assert PrefixCache.of(ctx).tokens(0) == held and ask(ctx, [*held, 1]).n_computed == 1
+            load_slot(PrefixCache.for_context(into), path)
+    assert PrefixCache.for_context(ctx).tokens(0) == held and ask(ctx, [*held, 1]).n_computed == 1
     path.write_bytes(good)
-    assert load_slot(PrefixCache.of(ctx), path) == held
+    assert load_slot(PrefixCache.for_context(ctx), path) == held
 
 
 def test_a_sequence_that_is_not_known_is_not_saved(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_a_sequence_that_is_not_known_is_not_saved(tmp_path: Path) -> None:
     with pytest.raises(
         ContextError, match="sequence 0 cannot be saved: only 5 of its 7 tokens are known"
     ):
-        save_slot(PrefixCache.of(ctx), tmp_path / "slot")
+        save_slot(PrefixCache.for_context(ctx), tmp_path / "slot")
     assert not [*tmp_path.iterdir()]
 
 
@@ -204,9 +204,9 @@ def test_an_interrupted_prompt_leaves_what_was_computed() -> None:
             raise KeyboardInterrupt
 
     ctx.on_graph = stop
-    PrefixCache.of(ctx).start(TEXT)
+    PrefixCache.for_context(ctx).start(TEXT)
     with pytest.raises(KeyboardInterrupt):
-        PrefixCache.of(ctx).decode(TEXT)
+        PrefixCache.for_context(ctx).decode(TEXT)
     ctx.on_graph = None
     assert ctx.memory.seq_pos_max(0) == -1  # the state was being written
     ask(ctx, TEXT)

@@ -46,7 +46,7 @@ def go_on(sequences: Sequences, seq_id: int, n: int) -> list[int]:
 @pytest.mark.parametrize("name", ["llama-dense", "gemma3-dense", "qwen35moe-moe"])
 def test_what_is_held_is_not_computed_again(name: str) -> None:
     ctx, ids = made(name), tokens(20)
-    sequences = Sequences.of(ctx)
+    sequences = Sequences.for_context(ctx)
     assert sequences.start(0, ids).n_reused == 0
     first = go_on(sequences, 0, 5)
     sequences.finish(0)
@@ -61,7 +61,7 @@ def test_what_is_held_is_not_computed_again(name: str) -> None:
 def test_alone_and_together() -> None:
     """A sequence goes on alone, then with another, then alone: the tokens are the same."""
     ctx = made(n_seq_max=2, n_ctx=128)
-    sequences, prompts = Sequences.of(ctx), (tokens(9), tokens(7, 1))
+    sequences, prompts = Sequences.for_context(ctx), (tokens(9), tokens(7, 1))
     sequences.start(0, prompts[0])
     found = [go_on(sequences, 0, 3), []]
     sequences.start(1, prompts[1])
@@ -75,12 +75,12 @@ def test_alone_and_together() -> None:
     found[0] += go_on(sequences, 0, 3)
     assert found[0] == plain(prompts[0], 10)
     assert found[1] == plain(prompts[1], 3)
-    assert PrefixCache.of(ctx).tokens(0) == [*prompts[0], *found[0][:-1]]
+    assert PrefixCache.for_context(ctx).tokens(0) == [*prompts[0], *found[0][:-1]]
 
 
 def test_what_another_sequence_holds_is_known() -> None:
     ctx, ids = made(n_seq_max=2, n_ctx=128, kv_unified=True), tokens(12)
-    sequences = Sequences.of(ctx)
+    sequences = Sequences.for_context(ctx)
     sequences.start(0, ids)
     first = go_on(sequences, 0, 2)
     told = sequences.start(1, [*ids, 5])
@@ -91,7 +91,7 @@ def test_what_another_sequence_holds_is_known() -> None:
 
 
 def test_nothing_to_go_on_from() -> None:
-    sequences = Sequences.of(made())
+    sequences = Sequences.for_context(made())
     with pytest.raises(ContextError, match="the prompt is empty"):
         sequences.start(0, [])
     sequences.start(0, tokens(3))
@@ -102,13 +102,13 @@ def test_nothing_to_go_on_from() -> None:
 
 def test_one_owner_for_a_context() -> None:
     ctx = made("qwen35-dense", n_rs_seq=2)
-    sequences = Sequences.of(ctx)
-    assert Sequences.of(ctx) is sequences and sequences.drafts is None
-    drafted = Sequences.of(ctx, SpeculativeParams(spec_type="ngram-simple"))
-    assert Sequences.of(ctx) is drafted is not sequences
-    assert drafted.cache is sequences.cache is PrefixCache.of(ctx)
+    sequences = Sequences.for_context(ctx)
+    assert Sequences.for_context(ctx) is sequences and sequences.drafts is None
+    drafted = Sequences.for_context(ctx, SpeculativeParams(spec_type="ngram-simple"))
+    assert Sequences.for_context(ctx) is drafted is not sequences
+    assert drafted.cache is sequences.cache is PrefixCache.for_context(ctx)
     list(stream(ctx, tokens(5), max_tokens=3))  # undrafted: the drafters stay
-    assert Sequences.of(ctx) is drafted
+    assert Sequences.for_context(ctx) is drafted
     with pytest.warns(DeprecationWarning, match="Context.reuse is deprecated"):
         assert ctx.reuse is drafted.cache
     with pytest.warns(DeprecationWarning, match="Context.speculator is deprecated"):

@@ -15,8 +15,8 @@ from llama_py.batch import Batch
 from llama_py.context import Context, state
 from llama_py.loading.model import LoadedModel
 from llama_py.loading.split.block import SplitBlock, SplitLinear
-from llama_py.loading.split.walk import every
-from llama_py.weights.placement import arranged, devices_in_use
+from llama_py.loading.split.walk import collect_values
+from llama_py.weights.placement import arrange_devices, devices_in_use
 from tests.support.graph_models import CONTINUING, split
 from tests.support.live_models import live, made, model_of, nmse
 from tests.support.split_models import EXACT, IDS, KEYS, cached, kinds_of, run, shared, whole
@@ -100,7 +100,7 @@ def test_every_architecture(name: str) -> None:
 @pytest.mark.parametrize("name", ["llama-dense", DELTA_NET, "falcon-h1-dense", "lfm2-window"])
 def test_rows_of_matrices(name: str) -> None:
     model = shared(name, (2, 1), "row")
-    assert any(isinstance(x, SplitLinear) for x in every(model.architecture))
+    assert any(isinstance(x, SplitLinear) for x in collect_values(model.architecture))
     assert nmse(run(whole(name)), run(model)) <= CLOSE
     memory = Context(model, **EXACT).memory.memory_breakdown()
     assert list(memory) == ["cpu"]  # with the main device
@@ -113,7 +113,7 @@ def test_blocks_of_weights_stay_whole() -> None:
     arrays = made("llama-dense", **KEYS["llama-dense"])
     one = model_of(*arrays, "cpu", types)
     four = shared("llama-dense", (1, 1, 1, 1), types=types)
-    blocks = [x for x in every(four.architecture.layers) if isinstance(x, SplitBlock)]  # type: ignore[attr-defined]
+    blocks = [x for x in collect_values(four.architecture.layers) if isinstance(x, SplitBlock)]  # type: ignore[attr-defined]
     assert sorted(sum(part is None for part in b.parts) for b in blocks) == [0, 0, 1, 1]
     assert nmse(run(one), run(four)) <= 1e-4  # activations are quantized in other places
 
@@ -140,9 +140,9 @@ def test_weights_that_were_sent_elsewhere_stay_there() -> None:
         tensor_split=(1, 1),
         tensor_overrides={"exps": "cpu"},
     )
-    names = {t.name for t in model._weights.all if "exps" in t.name}
+    names = {t.name for t in model._weights.all_tensors if "exps" in t.name}
     assert names == {name for name in arrays if "exps" in name}
-    assert any(t.name == "blk.0.attn_q.weight.1" for t in model._weights.all)
+    assert any(t.name == "blk.0.attn_q.weight.1" for t in model._weights.all_tensors)
 
 
 def four_sequences(model: Any, **options: Any) -> Context:
@@ -235,16 +235,16 @@ def test_a_draft_layer_is_shared_too(name: str) -> None:
 
 def test_one_device_alone_is_the_main_one() -> None:
     devices = devices_in_use(["ref", "cpu"])
-    assert arranged(devices, "none", 0, ()) == (devices, ())
+    assert arrange_devices(devices, "none", 0, ()) == (devices, ())
     three = devices_in_use(["cpu", "cpu", "cpu"])
-    order, _ = arranged(three, "none", 1, ())
+    order, _ = arrange_devices(three, "none", 1, ())
     assert [d.name for d in order] == ["cpu.2", "cpu.3"]
-    order, shares = arranged(three, "graph", 2, (1, 2, 3))
+    order, shares = arrange_devices(three, "graph", 2, (1, 2, 3))
     assert ([d.name for d in order], shares) == (["cpu.3", "cpu", "cpu.2"], (3, 1, 2))
     with pytest.raises(
         BackendError, match=r"main_gpu must be from 0 to 2, one of: cpu, cpu\.2.*got 3"
     ):
-        arranged(three, "graph", 3, ())
+        arrange_devices(three, "graph", 3, ())
 
 
 def test_devices_on_one_cpu_share_its_threads() -> None:
@@ -271,4 +271,4 @@ def test_keys_of_shared_heads_may_be_on_the_host(name: str) -> None:
 def test_llama_cpps_name_of_the_mode() -> None:
     model = LoadedModel(None, ["cpu", "cpu"], split_mode="tensor")
     assert model.placement.split_mode == "graph"
-    assert any(isinstance(x, SplitBlock) for x in every(model.architecture))
+    assert any(isinstance(x, SplitBlock) for x in collect_values(model.architecture))

@@ -12,7 +12,7 @@ from ggml_py.backend import get_tensor
 from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.loading.split.block import SplitBlock
-from llama_py.loading.split.walk import every
+from llama_py.loading.split.walk import collect_values
 from tests.support.live_models import (
     Arrays,
     Change,
@@ -124,7 +124,7 @@ def test_drafts_are_taken_back(name: str) -> None:
 def test_a_text_is_read_and_another_written(name: str, n: int) -> None:
     """Heads of both stacks are shared; the scores of distances, by head, too."""
     model, found = shared(name, (1,) * n), []
-    blocks = [type(x) for x in every(model.architecture)]
+    blocks = [type(x) for x in collect_values(model.architecture)]
     assert blocks.count(SplitBlock) == 3 * 2 + 2 * 3  # layers of both stacks times blocks
     for one in (live(name, "cpu"), model):
         ctx = Context(one, **EXACT)

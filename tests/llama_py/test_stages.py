@@ -11,7 +11,7 @@ from ggml_py.errors import BackendError
 from llama_py.context import Context
 from llama_py.loading.split.block import SplitBlock
 from llama_py.weights.parallel import Parallel
-from llama_py.weights.placement import Placement, arranged, coarse, devices_in_use
+from llama_py.weights.placement import Placement, arrange_devices, coarse, devices_in_use
 from tests.support.commands import DEMO
 from tests.support.commands import run as command
 from tests.support.devices import TestDevice
@@ -25,11 +25,11 @@ NAMES = ("llama-dense", "olmo2-dense", "qwen35moe-moe", "kimi-linear-moe", "rwkv
 def staged(name: str, how: str, apart: bool = False) -> Any:
     """A tiny model on CPUs, or on devices that cannot read each other's memory; later stages have
     more, so that none has the output alone."""
-    p = Parallel.of(how)
+    p = Parallel.parse(how)
     on: list[Any] = [TestDevice(f"d{i}") for i in range(p.n)] if apart else ["cpu"] * p.n
     shares = [3.0**stage for stage in range(p.pp) for _ in range(p.size)]
     mode = "graph" if p.size > 1 else "layer"
-    devices, order = arranged(devices_in_use(on), mode, 0, shares)
+    devices, order = arrange_devices(devices_in_use(on), mode, 0, shares)
     place = Placement(devices, tensor_split=order, split_mode=mode, parallel=p)
     return model_of(*made(name, **KEYS.get(name, {})), place)
 
@@ -84,8 +84,8 @@ def test_experts_are_whole_and_on_one_device_each(name: str, how: str) -> None:
     model = staged(name, how)
     assert nmse(run(whole(name)), run(model)) <= CLOSE
     info = next(t for t in model.file.tensors.values() if "ffn_down_exps.weight" in t.name)
-    parts = [t for t in model._weights.all if t.name.startswith(f"{info.name}.")]
-    assert len(parts) == Parallel.of(how).size
+    parts = [t for t in model._weights.all_tensors if t.name.startswith(f"{info.name}.")]
+    assert len(parts) == Parallel.parse(how).size
     assert sum(t.ne[2] for t in parts) == info.ne[2]
     assert {t.ne[:2] for t in parts} == {info.ne[:2]}
 
@@ -122,7 +122,7 @@ def test_what_is_not_divisible_is_told() -> None:
         with pytest.raises(BackendError, match="parallel must be tp=N, pp=N, ep=N"):
             llama_py.load(DEMO, parallel=wrong)
     with pytest.raises(BackendError, match="tp=2 and ep=4"):
-        Parallel.of("tp=2,ep=4")
+        Parallel.parse("tp=2,ep=4")
 
 
 def test_more_stages_than_layers_are_refused() -> None:

@@ -102,7 +102,7 @@ def test_its_file(tmp_path: Path) -> None:
     vector = ControlVector(rng.standard_normal((3, 8)), "llama")
     vector.save(path)
     with GGUFFile.open(path) as file:
-        keys = {k: (file.metadata.kind(k), file.metadata[k]) for k in file.metadata.stored}
+        keys = {k: (file.metadata.kind(k), file.metadata[k]) for k in file.metadata.stored_values}
         assert {n: t.ne[:2] for n, t in file.tensors.items()} == {
             f"direction.{i}": (8, 1) for i in (1, 2, 3)
         }

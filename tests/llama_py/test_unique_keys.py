@@ -243,7 +243,7 @@ def test_only_free_keys_are_watched(schema: Schema, is_free: bool) -> None:
 def test_places_in_texts_of_several_tokens() -> None:
     text, place = b'{"a":["x\\"",{"b\\\\":{}}],"c":1,"', JSONEnd()
     for i in range(len(text)):
-        whole, place = JSONEnd().after(text[: i + 1]), place.after(text[i : i + 1]) or JSONEnd()
+        whole, place = JSONEnd().advance(text[: i + 1]), place.advance(text[i : i + 1]) or JSONEnd()
         assert place == whole
     assert place.open == (frozenset("ac"),) and sorted(place.rests()) == [b"a", b"c"]
 

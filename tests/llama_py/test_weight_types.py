@@ -64,7 +64,7 @@ def test_weights_of_four_bit_levels(kind: str) -> None:
     metadata, arrays = made("gpt-oss-moe", **WIDE)
     names = matrices(arrays, type)
     model = model_of(metadata, arrays, "cpu", dict.fromkeys(names, type))
-    panels = {t.name for t in model._weights.all if t.layout == LAYOUT}
+    panels = {t.name for t in model._weights.all_tensors if t.layout == LAYOUT}
     assert {"blk.0.attn_q.weight", "blk.0.ffn_up_exps.weight"} <= panels
     assert nmse(expected_of(metadata, arrays, names, type), decoded(model)) < CLOSE
 

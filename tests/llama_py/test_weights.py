@@ -151,11 +151,11 @@ def test_what_llama_cpp_leaves_out_is_applied_like_transformers(kind: str, like:
     w, made = unread(kind, like)
     applied = {t.name for t in (made.scale, made.bias) if t is not None}
     if like == TRANSFORMERS:
-        assert applied == {"a.scale", "a.bias"} and not w.ignored
+        assert applied == {"a.scale", "a.bias"} and not w.ignored_names
     else:
         assert applied == ({"a.scale"} if kind == "nvfp4" else set())
-        assert {*w.ignored} == {"a.scale", "a.bias"} - applied
-    assert [*w.restored] == ["a.scale"] * (kind == "nvfp4")
+        assert {*w.ignored_names} == {"a.scale", "a.bias"} - applied
+    assert [*w.restored_names] == ["a.scale"] * (kind == "nvfp4")
 
 
 def test_what_is_ignored_has_its_shape_all_the_same() -> None:
@@ -363,7 +363,7 @@ def test_all_that_are_tied_have_one_layout(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(RecordingDevice, "prepare_weight", lay_out)
     w = loader({"a": (64, 512)})
-    first, *others = w.tensor("a", 64, 512), w.tied("a"), w.tied("a")
+    first, *others = w.tensor("a", 64, 512), w.tied_tensor("a"), w.tied_tensor("a")
     w.finish()
     device = RecordingDevice()
     w.place(lambda *_: device, {})

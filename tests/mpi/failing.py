@@ -83,12 +83,12 @@ def main() -> int:
 def context(how: str) -> Any:
     """A tiny model on all ranks."""
     from llama_py.context import Context
-    from llama_py.weights.placement import Placement, arranged, devices_in_use
+    from llama_py.weights.placement import Placement, arrange_devices, devices_in_use
     from tests.support.live_models import made, model_of
     from tests.support.split_models import EXACT, HEADS
 
     n = world().size
-    found, order = arranged(
+    found, order = arrange_devices(
         devices_in_use([f"mpi{i}" for i in range(n)]), how, 0, [2.0**i for i in range(n)]
     )
     model = model_of(

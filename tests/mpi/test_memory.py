@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from ggml_py.errors import BackendError
-from llama_py.fit.planning import header_of
-from llama_py.fit.ranks import RanksFit, by_rank, fit_ranks, rank_of
+from llama_py.fit.planning import open_header
+from llama_py.fit.ranks import RanksFit, by_rank, find_rank, fit_ranks
 from llama_py_tools.graph import main as graph
 from tests.mpi.launching import launcher, on_ranks
 from tests.support import large_models
@@ -58,7 +58,7 @@ def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found(path: Path, *mib: int, n_ctx: int | None = 512, **model: Any) -> RanksFit:
     memory, context = [n * MIB for n in mib], {"n_ubatch": 64}
     return fit_ranks(
-        header_of(path),
+        open_header(path),
         memory,
         n_ctx=n_ctx,
         n_ctx_min=512,
@@ -149,7 +149,7 @@ def test_what_cannot_be_is_told(dense: Path, capsys: pytest.CaptureFixture[str])
 
 
 def test_names() -> None:
-    assert [rank_of(name) for name in ("cpu", "mpi0", "mpi12", "opencl1")] == [0, 0, 12, 0]
+    assert [find_rank(name) for name in ("cpu", "mpi0", "mpi12", "opencl1")] == [0, 0, 12, 0]
     uses = {"mpi0": {"model": 1}, "mpi1": {"model": 2}, "cpu": {"model": 4, "reuse": 8}}
     assert by_rank(uses) == [{"model": 5, "reuse": 8}, {"model": 2}]
 

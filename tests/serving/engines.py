@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from llama_py.batch.prompts import Mixed
+from llama_py.batch.prompts import MixedPrompt
 from llama_py.context import Context
 from llama_py.model import Model
 from llama_py.params import AnswerParams
@@ -72,7 +72,7 @@ class Asked:
 
 
 def as_given(ids: Sequence[int]) -> Sequence[int]:
-    return ids if isinstance(ids, Mixed) else list(ids)
+    return ids if isinstance(ids, MixedPrompt) else list(ids)
 
 
 @contextmanager

@@ -26,14 +26,14 @@ def test_statistics() -> None:
 
 def test_lengths_follow_what_was_accepted() -> None:
     one = Length()
-    assert one.best(3) == 3
-    assert one.best(48) == 4  # 0.8^4 = 0.41, 0.8^5 = 0.33
+    assert one.find_best(3) == 3
+    assert one.find_best(48) == 4  # 0.8^4 = 0.41, 0.8^5 = 0.33
     for _ in range(40):
         one.update(3, 0)
-    assert one.best(48) == 1
+    assert one.find_best(48) == 1
     for _ in range(30):
         one.update(4, 4)
-    assert one.best(48) > 20
+    assert one.find_best(48) > 20
     before = one.rate
     one.update(8, 2)  # two right, one wrong; the others say nothing
     rate = before

@@ -58,15 +58,15 @@ def test_the_text_is_the_same(name: str, kind: str, n_keep: int, n: int) -> None
     more = {**SHORT, "spec_type": kind, "model_draft": one if kind == "draft-simple" else None}
     found, n_gone = said(ctx, n_keep, n, **more)
     assert found == expected and n_gone == n_discarded > 0
-    assert sum(s.n_drafted for s in Sequences.of(ctx).statistics.values()) > 3
+    assert sum(s.n_drafted for s in Sequences.for_context(ctx).statistics.values()) > 3
     assert ctx.memory.seq_pos_max(0) + 1 == len(PROMPT) + n - 1 - n_gone
     if kind == "draft-mtp":
-        (drafter,) = Sequences.of(ctx).drafts._drafters.values()
+        (drafter,) = Sequences.for_context(ctx).drafts._drafters.values()
         assert isinstance(drafter, DraftMtp)
         head = drafter.heads[0].memory
         assert head.seq_pos_min(0) == 0  # it moved with the model, and begins where that does
         assert ctx.memory.seq_pos_max(0) - 8 < head.seq_pos_max(0) <= ctx.memory.seq_pos_max(0) + 1
-    Sequences.of(ctx).close()
+    Sequences.for_context(ctx).close()
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_drafts_of_a_model_for_this_one(kind: str, name: str, n_keep: int) -> No
     ctx = Context(one, **how)
     found, n_gone = said(ctx, n_keep, 270, spec_type=kind, model_draft=draft)
     assert found == expected and n_gone > 0
-    own = Sequences.of(ctx).contexts[1].memory
+    own = Sequences.for_context(ctx).contexts[1].memory
     assert own.seq_pos_min(0) == 0
     assert ctx.memory.seq_pos_max(0) - 8 < own.seq_pos_max(0) <= ctx.memory.seq_pos_max(0) + 1
-    Sequences.of(ctx).close()
+    Sequences.for_context(ctx).close()
 
 
 def test_a_prompt_that_is_kept_whole() -> None:

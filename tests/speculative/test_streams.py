@@ -79,12 +79,12 @@ def test_every_way_to_draft(
     assert answer(ctx, max_tokens=N, spec_type=types, **options) == expected
     assert ctx.memory.seq_pos_max(0) == len(model.tokenize(PROMPT)) + N - 2
     if types == "none":
-        assert Sequences.of(ctx).drafts is None
+        assert Sequences.for_context(ctx).drafts is None
         return
-    first = next(iter(Sequences.of(ctx).statistics.values()))
+    first = next(iter(Sequences.for_context(ctx).statistics.values()))
     assert first.n_accepted > 5
     if types == "draft-mtp":
-        assert (Sequences.of(ctx).rollback.n_checkpoints > 0) == (n_rs_seq == 0)
+        assert (Sequences.for_context(ctx).rollback.n_checkpoints > 0) == (n_rs_seq == 0)
     assert types != "draft-simple" or first.rate == 1  # it is the model itself
 
 
@@ -176,11 +176,13 @@ def test_states_are_kept_at_the_same_places(
     places, texts = [], []
     for how in ({}, {"spec_type": types, "model_draft": model}):
         ctx = model.context(256, n_rs_seq=n_rs_seq, checkpoint_min_step=5)
-        told = PrefixCache.of(ctx).start(ids)
+        told = PrefixCache.for_context(ctx).start(ids)
         texts.append(answer(ctx, ids[told.n_reused :], max_tokens=29, **how))
         held = [*ids, *texts[-1]][: ctx.memory.seq_pos_max(0) + 1]
-        assert PrefixCache.of(ctx).tokens(0) == held
-        places.append([node.end for node, _ in PrefixCache.of(ctx).snapshots.of(0)])
+        assert PrefixCache.for_context(ctx).tokens(0) == held
+        places.append(
+            [node.end for node, _ in PrefixCache.for_context(ctx).snapshots.find_states(0)]
+        )
     assert texts[0] == texts[1]
     assert places[0] == places[1]
     assert max(places[0]) > len(ids) + 20
@@ -233,7 +235,7 @@ def test_a_file_says_how_it_drafts(model: llama_py.Model, tmp_path: Any) -> None
     """One of NextN layers does; another may be for anything."""
     ctx = model.context(256)
     answer(ctx, max_tokens=3, model_draft=DEMO)
-    assert [*Sequences.of(ctx).statistics] == ["draft-mtp"]
+    assert [*Sequences.for_context(ctx).statistics] == ["draft-mtp"]
     with pytest.raises(ContextError, match="spec_type = none does not use a draft model"):
         answer(model.context(256), model_draft=tiny_model(tmp_path))
 

@@ -34,4 +34,4 @@ def files_of(name: str, folder: Path, text: tuple[str, str] | None = None) -> tu
 
 def picture(seed: int = 0, size: tuple[int, int] = (50, 40)) -> Image:
     rng = np.random.default_rng(seed)
-    return Image.of(rng.integers(0, 256, (size[1], size[0], 3), np.uint8))
+    return Image.from_pixels(rng.integers(0, 256, (size[1], size[0], 3), np.uint8))

@@ -143,7 +143,7 @@ def run(
     flash_attn: bool = True,
 ) -> list[GraphResult]:
     """The graphs of a prompt and of one more token."""
-    cparams = CParams.of(
+    cparams = CParams.resolve(
         model.hparams,
         ContextParams(n_ctx=256, n_ubatch=256, n_rs_seq=n_rs_seq, flash_attn=flash_attn),
     )

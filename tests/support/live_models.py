@@ -169,9 +169,9 @@ def spoil_keys(mem: CompressedMemory, seq_id: int) -> None:
     """NaN in all that a sequence has: keys that were made, the last, which nobody sees, states."""
     for one in mem.kinds.values():
         n = (mem.held[seq_id].pos + 1) // one.kept.ratio
-        for t in (*one.keys.all(), *one.states()):
+        for t in (*one.keys.list_tensors(), *one.states()):
             raw = tensor_bytes(t).reshape(t.ne[2], t.ne[1], -1)
-            made = [*range(n), -1] if t in one.keys.all() else slice(None)
+            made = [*range(n), -1] if t in one.keys.list_tensors() else slice(None)
             raw[seq_id :: mem.size, made] = 0xFF
             assert t.buffer is not None
             t.buffer.write(t.offset, raw.reshape(-1))

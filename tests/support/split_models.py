@@ -11,7 +11,7 @@ import numpy as np
 from ggml_py.types import GGMLType
 from llama_py.context import Context
 from llama_py.model import Model
-from llama_py.weights.placement import Placement, arranged, devices_in_use
+from llama_py.weights.placement import Placement, arrange_devices, devices_in_use
 from tests.support.live_models import made, model_of, tokens
 
 HEADS: dict[str, Any] = {"attention__head_count": 8, "attention__head_count_kv": 4}
@@ -62,7 +62,7 @@ def shared(
 
 
 def placed(shares: Sequence[float], mode: str = "graph", device: str = "cpu") -> Placement:
-    devices, order = arranged(devices_in_use([device] * len(shares)), mode, 0, shares)
+    devices, order = arrange_devices(devices_in_use([device] * len(shares)), mode, 0, shares)
     return Placement(devices, tensor_split=order, split_mode=mode)
 
 

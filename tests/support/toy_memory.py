@@ -56,7 +56,7 @@ class Toy:
         self.model: Any = SimpleNamespace(has_encoder=False, arch="toy", fingerprint=kind)
         self.params = ContextParams(**{"n_seq_max": 3, "n_ubatch": 8, **options})
         p = self.params
-        self.cparams = CParams.of(
+        self.cparams = CParams.resolve(
             _hparams(),
             ContextParams(
                 n_ctx=256 if unified else 256 * p.n_seq_max,

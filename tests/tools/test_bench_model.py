@@ -165,7 +165,7 @@ def test_layer_agrees_at_the_rate(tmp_path: Path, kind: str, rate: float) -> Non
     how = {"spec_type": "draft-mtp", "spec_draft_n_max": 1, "spec_draft_adaptive": False}
     with llama_py.load(path, load_mtp=True) as model, model.context(512, n_rs_seq=1) as ctx:
         ids = [p.token for p in llama_py.stream(ctx, "e", max_tokens=200, **how)]
-        found = next(iter(Sequences.of(ctx).statistics.values()))
+        found = next(iter(Sequences.for_context(ctx).statistics.values()))
     at = {int(token): k for k, token in enumerate(cycle.tokens)}
     n, places = len(at), [at[id] for id in ids]
     assert places == [(places[0] + i) % n for i in range(200)]

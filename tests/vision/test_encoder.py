@@ -101,25 +101,25 @@ def test_the_encoder_of_another_model(folder: Path) -> None:
         model.load_vision(tiny.write(NAME, folder / "..", wide))
     assert model.vision is None
     with pytest.raises(ModelError, match="no vision encoder is loaded"):
-        model.build_image_prompt("<__media__>", [Image.of(image(8, 8))])
+        model.build_image_prompt("<__media__>", [Image.from_pixels(image(8, 8))])
     with pytest.raises(ModelError, match="no vision encoder is loaded"):
-        model.chat("what?", images=[Image.of(image(8, 8))])
+        model.chat("what?", images=[Image.from_pixels(image(8, 8))])
 
 
 def test_places_and_images_are_as_many(folder: Path) -> None:
     model = seeing(NAME, folder)
     with pytest.raises(ModelError, match=r"has 2 image markers .*, but 1 images"):
-        model.build_image_prompt("<__media__><__media__>", [Image.of(image(8, 8))])
+        model.build_image_prompt("<__media__><__media__>", [Image.from_pixels(image(8, 8))])
 
 
 def test_rows_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     eyes = ImageEncoder(tiny.write(NAME, folder))
-    first = eyes.encode(Image.of(image(50, 40)))
-    monkeypatch.setattr(ImageEncoder, "_computed", _never)
-    again = eyes.encode(Image.of(image(50, 40)))
+    first = eyes.encode(Image.from_pixels(image(50, 40)))
+    monkeypatch.setattr(ImageEncoder, "_compute", _never)
+    again = eyes.encode(Image.from_pixels(image(50, 40)))
     assert all(a is b for a, b in zip(first, again, strict=True))
     with pytest.raises(AssertionError, match="computed"):
-        eyes.encode(Image.of(image(50, 40, seed=1)))
+        eyes.encode(Image.from_pixels(image(50, 40, seed=1)))
 
 
 def _never(*_: Any) -> Any:
@@ -134,7 +134,7 @@ def rest_of(n: int) -> Callable[[Any], Any]:
 def test_a_prompt_may_begin_anywhere_but_in_an_image(name: str, folder: Path) -> None:
     model = seeing(name, folder)
     size = tiny.every()[name].sizes[0]
-    given = model.build_image_prompt("ab<__media__>cd", [Image.of(image(*size))])
+    given = model.build_image_prompt("ab<__media__>cd", [Image.from_pixels(image(*size))])
     whole = given.read(model.context(n_ctx=256))
     pictures = [c for c in given.chunks if isinstance(c, Picture)]
     firsts = [given.index(c.ids[0]) for c in pictures]
@@ -167,13 +167,13 @@ def _until(given: Any, n: int) -> list[Any]:
 def test_a_conversation_with_images(name: str, folder: Path) -> None:
     """Each turn is computed as if there were none before; what is held is not computed again."""
     model = seeing(name, folder)
-    picture = Image.of(image(*tiny.every()[name].sizes[0]))
+    picture = Image.from_pixels(image(*tiny.every()[name].sizes[0]))
     talk = Conversation(model.context(n_ctx=256))
     tokens = [piece.token for piece in talk.ask("what?", [picture], max_tokens=4)]
     asked = {"max_tokens": 4, "temp": 0.0}
     seen = model.stream_chat("what?", images=[picture], **asked)
     assert tokens == [piece.token for piece in seen]
-    other = Image.of(image(*tiny.every()[name].sizes[0], seed=5))
+    other = Image.from_pixels(image(*tiny.every()[name].sizes[0], seed=5))
     held = talk.prefix.tokens
     assert any(id < 0 for id in held)
     tokens = [piece.token for piece in talk.ask("and?", max_tokens=4)]
@@ -190,7 +190,7 @@ def test_a_conversation_with_images(name: str, folder: Path) -> None:
 
 def test_other_rows_of_the_same_image_are_not_reused(folder: Path, tmp_path: Path) -> None:
     """Of another encoder, or of the same one where images become more embeddings."""
-    model, picture = seeing("pixtral", folder), Image.of(image(50, 40))
+    model, picture = seeing("pixtral", folder), Image.from_pixels(image(50, 40))
     ids = model.build_image_prompt("<__media__>a", [picture])
     one = tiny.every()["pixtral"]
     other = replace(one, keys={**one.keys, "vision.image_mean": [0.1, 0.2, 0.3]})
@@ -204,7 +204,7 @@ def test_other_rows_of_the_same_image_are_not_reused(folder: Path, tmp_path: Pat
 
 def test_an_image_whose_rows_see_all_is_not_cut(folder: Path) -> None:
     model = seeing("gemma3", folder)
-    given = model.build_image_prompt("<__media__>a", [Image.of(image(50, 40))])
+    given = model.build_image_prompt("<__media__>a", [Image.from_pixels(image(50, 40))])
     n = next(c.n_tokens for c in given.chunks if isinstance(c, Picture))
     for n_batch in (n - 1, n // 2):
         with pytest.raises(ContextError, match=f"use at least {n} for both"):
@@ -222,7 +222,7 @@ def test_no_image_becomes_endless(tmp_path: Path) -> None:
         ImageEncoder(file)
     file.override({"clip.vision.projector.scale_factor": 400})
     with pytest.raises(ModelError, match="smaller min_tokens"):
-        ImageEncoder(file).encode(Image.of(image(50, 40)))
+        ImageEncoder(file).encode(Image.from_pixels(image(50, 40)))
 
 
 def test_files_of_messages(folder: Path, tmp_path: Path) -> None:

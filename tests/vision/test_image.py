@@ -14,10 +14,10 @@ import pytest
 
 from dev.record.golden.vision import image
 from ggml_py.errors import ModelError
-from llama_py.support.stopping import stopped_by
+from llama_py.support.stopping import use_stop_check
 from llama_py.vision.decode import MAX_PIXELS, MAX_SCANS, MAX_SIDE, SCAN
 from llama_py.vision.image import Image
-from llama_py.vision.resize import LARGEST, aligned, fit, resize
+from llama_py.vision.resize import LARGEST, align_size, fit, resize
 from llama_py.vision.tiles import best_size, tiles
 
 PIL: Any = pytest.importorskip("PIL.Image")
@@ -70,7 +70,7 @@ def test_decoding_ends_with_its_request(monkeypatch: pytest.MonkeyPatch) -> None
         if end.pop():
             raise InterruptedError
 
-    with stopped_by(gone), pytest.raises(InterruptedError):
+    with use_stop_check(gone), pytest.raises(InterruptedError):
         Image.read(data)
     monkeypatch.setattr("llama_py.vision.image.SECONDS", 0)
     with pytest.raises(ModelError, match="more than 0 s to decode"):
@@ -218,7 +218,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bad", [np.zeros((2, 2, 4), np.uint8), np.zeros((2, 2, 3)), 3])
 def test_other_arrays(bad: Any) -> None:
     with pytest.raises(ModelError, match=r"u8 \[height, width, 3\]"):
-        Image.of(bad)
+        Image.from_pixels(bad)
 
 
 # Of an image that becomes much lower Pillow does columns first, libmtmd rows.
@@ -247,7 +247,7 @@ def test_the_rest_has_a_colour() -> None:
     [((100, 50), (104, 48)), ((1, 1), (24, 24)), ((1000, 10), (704, 8)), ((500, 500), (64, 64))],
 )
 def test_sides_are_multiples(size: tuple[int, int], expected: tuple[int, int]) -> None:
-    width, height = aligned(size, 8, 512, 5000)
+    width, height = align_size(size, 8, 512, 5000)
     assert width % 8 == height % 8 == 0
     assert (width, height) == expected
 

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from llama_py.serving import TooLong
-from llama_py.support.stopping import checked
+from llama_py.support.stopping import iterate_checked
 from llama_py.text.embed import normalize_rows
 from llama_py.text.rerank import pair
 from llama_py_server.schema.prompts import parse_prompt
@@ -68,9 +68,9 @@ async def _embed(request: Request, state: ModelState, openai: bool) -> Response:
 
 def _write_embeddings(found: Sequence[F32], form: str, head: Body | None) -> Response:
     if head is None:
-        whole = ([row.tolist() for row in rows] for rows in checked(found))
+        whole = ([row.tolist() for row in rows] for rows in iterate_checked(found))
         return as_long_json([{"index": i, "embedding": rows} for i, rows in enumerate(whole)])
-    data = [_item(i, rows[0], form) for i, rows in checked(enumerate(found))]
+    data = [_item(i, rows[0], form) for i, rows in iterate_checked(enumerate(found))]
     return as_long_json({**head, "data": data})
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from llama_py.support.stopping import checked
+from llama_py.support.stopping import iterate_checked
 from llama_py_server.schema.prompts import parse_prompt
 from llama_py_server.wire import work
 from llama_py_server.wire.body import Body, read_object, value
@@ -31,7 +31,7 @@ def _tokenize(t: Tokenizer, body: Body) -> Response:
     ids = parse_prompt(t, body["content"], special, parse)
     if not value(body, "with_pieces", False):
         return as_long_json({"tokens": ids})
-    pieces = [(id, _piece(t.token_to_piece(id, special=True))) for id in checked(ids)]
+    pieces = [(id, _piece(t.token_to_piece(id, special=True))) for id in iterate_checked(ids)]
     return as_long_json({"tokens": [{"id": id, "piece": piece} for id, piece in pieces]})
 
 
@@ -53,5 +53,5 @@ def _detokenize(t: Tokenizer, body: Body) -> Response:
         raise invalid("'tokens' must be an array of token ids")
     if any(not 0 <= id < t.n_vocab for id in ids):
         raise invalid(f"'tokens' must have ids in the vocabulary, 0..{t.n_vocab - 1}")
-    data = b"".join(t.token_to_piece(id, special=True) for id in checked(ids))
+    data = b"".join(t.token_to_piece(id, special=True) for id in iterate_checked(ids))
     return as_json({"content": data.decode("utf-8", "replace")})

@@ -55,13 +55,13 @@ class Media:
         return decode_base64(body)
 
     def _file(self, url: str) -> Path:
-        from llama_py.vision.messages import path_of
+        from llama_py.vision.messages import resolve_path
 
         if not self._folder:
             raise invalid("file:// URLs are not allowed unless --media-path is specified")
         name = url.removeprefix("file://").lstrip("/")
         try:
-            path = path_of(f"file:{name}", self._folder)
+            path = resolve_path(f"file:{name}", self._folder)
         except ModelError:
             raise invalid(f"file path is not allowed: {name[:80]}") from None
         if not path.is_file():

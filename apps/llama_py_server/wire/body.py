@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 from starlette.requests import Request
 
-from llama_py.support.stopping import checked
+from llama_py.support.stopping import iterate_checked
 from llama_py_server.wire import work
 from llama_py_server.wire.errors import HTTPError, invalid
 
@@ -75,7 +75,7 @@ def _inside(value: Any) -> Iterable[Any]:
 def check_cost(body: bytes) -> None:
     """Raise HTTPError for JSON that takes long to parse, by how long its parts take."""
     cost, size, n_escapes = 0, 0, body.count(b"\\")
-    for outside in checked(_outside_strings(body)):
+    for outside in iterate_checked(_outside_strings(body)):
         cost += outside.count(b",") + 2 * (outside.count(b"[") + outside.count(b"{"))
         cost += 4 * sum(map(outside.count, (b":", b".", b"e", b"E")))
         size += len(outside)  # a number may have 4300 digits

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from llama_py.support.stopping import checked
+from llama_py.support.stopping import iterate_checked
 
 PING = b":\n\n"  # a comment as keep-alive
 DONE = b"data: [DONE]\n\n"
@@ -31,7 +31,7 @@ def dumps_by_steps(value: Any) -> bytes:
 
     def encode_text(value: Any) -> str:
         found = io.StringIO()
-        for piece in checked(_ENCODER.iterencode(value)):
+        for piece in iterate_checked(_ENCODER.iterencode(value)):
             found.write(piece)
         return found.getvalue()
 

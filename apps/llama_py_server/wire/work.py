@@ -26,7 +26,7 @@ from weakref import WeakSet
 
 from starlette.requests import ClientDisconnect, Request
 
-from llama_py.support.stopping import stopped_by
+from llama_py.support.stopping import use_stop_check
 from llama_py_server.wire.clients import unless_gone
 from llama_py_server.wire.errors import HTTPError
 
@@ -166,7 +166,7 @@ def _do(limit: _Limit, kind: Work, call: Callable[..., T], args: tuple[Any, ...]
     limit.begin()
     _running.add(limit)
     try:
-        with stopped_by(limit.check):
+        with use_stop_check(limit.check):
             limit.check()
             return call(*args)
     finally:

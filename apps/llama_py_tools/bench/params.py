@@ -9,8 +9,8 @@ from itertools import product
 from typing import Any
 
 from llama_py.params import ContextParams, ModelParams
-from llama_py.params.option import PREFIX, Params, option, options_of
-from llama_py.params.rules import each, integers
+from llama_py.params.option import PREFIX, Params, get_options, option
+from llama_py.params.rules import integers, item_rule
 from llama_py.params.texts import truth, words
 from llama_py_tools.command.params import FileParams, FormParams
 
@@ -49,7 +49,7 @@ def pair(text: str) -> tuple[tuple[int, int], ...]:
 
 def list_option(kind: type[Params], name: str, default: Any = None, **other: Any) -> Any:
     """Return the option of a field of `kind`, with several values to try."""
-    f, o = next((f, o) for f, o in options_of(kind) if f.name == name)
+    f, o = next((f, o) for f, o in get_options(kind) if f.name == name)
     default = f.default if default is None else default
 
     def values(text: str) -> tuple[Any, ...]:
@@ -59,7 +59,7 @@ def list_option(kind: type[Params], name: str, default: Any = None, **other: Any
         "env": o.env.removeprefix(PREFIX),
         "help": o.help,
         "metavar": o.metavar,
-        "check": o.check and each(o.check),
+        "check": o.check and item_rule(o.check),
         "parse": int_ranges if isinstance(default, int) else values,
     }
     return option((default,), " ".join(o.flags), many=True, **{**how, **other})

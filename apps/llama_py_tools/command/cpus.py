@@ -9,7 +9,7 @@ from typing import Any
 
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
-from llama_py.params.texts import integer, parsed
+from llama_py.params.texts import integer, parse_text
 from llama_py_tools.command.logs import log
 
 NICE = {-1: 5, 0: 0, 1: -5, 2: -10, 3: -20}  # niceness by --prio (common.cpp:set_process_priority)
@@ -18,7 +18,7 @@ PINNED = (0, 1)
 
 def mask(text: str) -> frozenset[int]:
     """Parse a mask: `0x5` is CPUs 0 and 2."""
-    bits = parsed(lambda _: int(text, 16), text, "a hexadecimal mask of CPUs, such as ff")
+    bits = parse_text(lambda _: int(text, 16), text, "a hexadecimal mask of CPUs, such as ff")
     return frozenset(i for i in range(bits.bit_length()) if bits >> i & 1)
 
 

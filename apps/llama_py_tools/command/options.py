@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from llama_py.params.near import FEW
-from llama_py.params.option import PREFIX, Option, Params, options_of
+from llama_py.params.option import PREFIX, Option, Params, get_options
 from llama_py.params.texts import truth
 from llama_py_tools.command.flags import exact_flags
 from llama_py_tools.command.shell import SHELLS, Completion
@@ -126,7 +126,7 @@ class OptionParser(argparse.ArgumentParser):
         """Add every field with flags of the dataclasses, except `without`, to the group of its
         class. A flag that another field has is shared."""
         for kind in kinds:
-            for f, o in options_of(kind):
+            for f, o in get_options(kind):
                 if not o.flags or f.name in without:
                     continue
                 o = replace(o, flags=tuple(x for x in o.flags if x not in self.flags))
@@ -170,7 +170,7 @@ class OptionParser(argparse.ArgumentParser):
         names = {flag: o.flags[0] for _, _, o in self.added for flag in o.flags}
         yield self._actions[0]
         for one in self.common:
-            declared = () if isinstance(one, str) else options_of(one)
+            declared = () if isinstance(one, str) else get_options(one)
             flags = (
                 one.split()
                 if isinstance(one, str)
@@ -248,7 +248,7 @@ def read(args: argparse.Namespace, kind: type[P]) -> P:
     """Return the dataclass filled from parsed arguments; missing fields keep their defaults."""
     values = {
         f.name: tuple(value) if isinstance(value, list) else value
-        for f, o in options_of(kind)
+        for f, o in get_options(kind)
         if o.flags and (value := getattr(args, f.name, None)) is not None
     }
     return kind(**values)

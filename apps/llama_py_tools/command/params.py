@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llama_py.params.option import Params, option
-from llama_py.params.texts import integer, parsed, shown_url, words
+from llama_py.params.texts import integer, parse_text, shown_url, words
 from llama_py_tools.command.logs import CommonParams as CommonParams
 
 
 def token_list(text: str) -> tuple[int, ...]:
     """Parse `1,2,3` to numbers."""
-    return parsed(lambda _: tuple(map(int, words(text))), text, "token ids such as 1,2,3")
+    return parse_text(lambda _: tuple(map(int, words(text))), text, "token ids such as 1,2,3")
 
 
 def plain_files(text: str) -> tuple[tuple[str, float], ...]:
@@ -23,7 +23,7 @@ def scaled_files(text: str) -> tuple[tuple[str, float], ...]:
     """Parse `a.gguf:0.5,b.gguf:-1` to pairs."""
     parts = [file.rpartition(":") for file in words(text)]
     pairs = ((path, float(factor)) for path, _, factor in parts)
-    return parsed(lambda _: tuple(pairs), text, "FILE:SCALE,...")
+    return parse_text(lambda _: tuple(pairs), text, "FILE:SCALE,...")
 
 
 # Common options of commands that run a model.

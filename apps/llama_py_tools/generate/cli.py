@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from llama_py.params import ContextParams, GenerateParams, ModelParams, SamplingParams
 from llama_py.params.diffusion import DiffusionParams
-from llama_py.params.option import Params, option, options_of
+from llama_py.params.option import Params, get_options, option
 from llama_py.params.speculative import SpeculativeParams
 from llama_py_tools.command.chat_params import ChatParams
 from llama_py_tools.command.cpus import CpuParams
@@ -84,7 +84,7 @@ def parser() -> OptionParser:
     )
     p.others = OTHERS
     p.add(ListParams, CommonParams, FileParams, CompletionParams)
-    p.add(GenerateParams, without={f.name for f, _ in options_of(SpeculativeParams)})
+    p.add(GenerateParams, without={f.name for f, _ in get_options(SpeculativeParams)})
     p.add(ChatParams, VisionParams, InteractiveParams, PromptCacheParams, SamplingParams)
     p.add(SpeculativeParams, DraftFileParams)
     p.add(DiffusionParams)
@@ -125,7 +125,7 @@ def _command(args: argparse.Namespace) -> None:
         session.write(list_cached())
     elif wanted.list_archs:
         session.list_archs()
-    elif read(args, DiffusionParams).wanted:
+    elif read(args, DiffusionParams).is_set:
         _diffuse(args)
     else:
         _generate(args)

@@ -138,7 +138,7 @@ class Summary:
         seconds = sum(p.prompt_seconds for p in self.answers)
         n_reused = sum(told.n_reused for told in self.told)
         again = [told for told in self.told if told.n_reused < told.n_same]
-        why = f"; {again[-1].why}" if again else ""  # some tokens were computed again
+        why = f"; {again[-1].reason}" if again else ""  # some tokens were computed again
         reused = f" ({n_reused} reused{why})" if n_reused or again else ""
         return f"prompt {n} tokens{reused}, {_rate(n, seconds)}"
 
@@ -175,7 +175,7 @@ def _drafting(ctx: Context, p: GenerateParams) -> Sequences | None:
     from llama_py.decoding.sequences import Sequences
     from llama_py.decoding.speculator import drafting_options
 
-    return Sequences.of(ctx, drafting_options(p))
+    return Sequences.for_context(ctx, drafting_options(p))
 
 
 class GenerationRun:
@@ -283,7 +283,7 @@ class GenerationRun:
             progress.close()
             from llama_py.decoding.prefix_cache import PrefixCache
 
-            cache = PrefixCache.of(self.ctx)
+            cache = PrefixCache.for_context(self.ctx)
             if len(cache.budget):
                 self.summary.states = str(cache)
 

@@ -59,7 +59,7 @@ class CachedPrompt:
             )
         self.prefix: Prefix = Prefix(run.ctx)
         if self.path.exists() and self.path.stat().st_size:
-            load_slot(PrefixCache.of(run.ctx), self.path)
+            load_slot(PrefixCache.for_context(run.ctx), self.path)
 
     def answer(self, ids: Sequence[int], echo: bool) -> None:
         """Continue with the tokens and write text as it is generated; then write the file."""
@@ -89,5 +89,5 @@ class CachedPrompt:
         from llama_py.decoding.prefix_cache import PrefixCache, save_slot
 
         if wanted and not self.params.prompt_cache_ro:
-            size = save_slot(PrefixCache.of(self.run.ctx), self.path)
+            size = save_slot(PrefixCache.for_context(self.run.ctx), self.path)
             session.log.info("%s: %.2f MiB", self.path, size / 2**20)

@@ -29,7 +29,7 @@ def compare(a: str, b: str, with_bytes: bool) -> int:
 
 
 def keys(a: GGUFFile, b: GGUFFile) -> Iterator[str]:
-    mine, theirs = a.metadata.stored, b.metadata.stored
+    mine, theirs = a.metadata.stored_values, b.metadata.stored_values
     for key in dict.fromkeys((*mine, *theirs)):
         if key.startswith(PART_KEYS) or mine.get(key) == theirs.get(key):
             continue

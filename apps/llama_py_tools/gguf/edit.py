@@ -28,7 +28,7 @@ def change(
     with GGUFFile.open(path) as file:
         if len(file.paths) > 1:
             raise GGUFError(f"{path}: file is split into {len(file.paths)} parts; merge them first")
-        stored = file.metadata.stored
+        stored = file.metadata.stored_values
         for key in remove:
             if stored.pop(key, None) is None:
                 raise GGUFError(f"{path}: unknown key {key!r}; llama-py-gguf show lists the keys")

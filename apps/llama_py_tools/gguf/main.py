@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from llama_py.params.option import Params, option, options_of
+from llama_py.params.option import Params, get_options, option
 from llama_py.params.rules import integers
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams
@@ -183,7 +183,7 @@ def parser() -> OptionParser:
     p = OptionParser("llama-py-gguf", description=__doc__)
     commands = p.add_subparsers(dest="command", required=True, metavar="|".join(COMMANDS))
     for name, (kind, _, help) in COMMANDS.items():
-        words = [str(o.metavar) for _, o in options_of(kind) if o.flags[0][0] != "-"]
+        words = [str(o.metavar) for _, o in get_options(kind) if o.flags[0][0] != "-"]
         command = commands.add_parser(
             name,
             common=(kind, "-v"),

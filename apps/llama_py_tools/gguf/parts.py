@@ -41,7 +41,7 @@ def split(
         if not dry_run:
             Path(prefix).parent.mkdir(parents=True, exist_ok=True)
         for i, (out, tensors) in enumerate(zip(files, groups, strict=True)):
-            stored = file.metadata.stored if i == 0 else {}
+            stored = file.metadata.stored_values if i == 0 else {}
             stored["split.no"] = encode("u16", i)
             stored["split.tensors.count"] = encode("i32", len(file.tensors))
             stored["split.count"] = encode("u16", len(groups))
@@ -75,5 +75,5 @@ def merge(path: str, output: str, force: bool) -> None:
     with GGUFFile.open(path) as file:
         if "split.count" not in file.metadata:
             raise GGUFError(f"{path}: not a part of a split file")
-        stored = {key: raw for key, raw in file.metadata.stored.items() if key not in KEYS}
+        stored = {key: raw for key, raw in file.metadata.stored_values.items() if key not in KEYS}
         write(out, stored, file.tensors.values())

@@ -60,7 +60,7 @@ def _imatrix(path: str, include: Sequence[str], exclude: Sequence[str]) -> Imatr
         return None
     found = read_imatrix(path)
     session.tell(f"{path}: {len(found.entries)} tensors, {found.n_chunks} chunks")
-    found = found.restricted(include, exclude)
+    found = found.select_entries(include, exclude)
     return found if found.entries else None
 
 
@@ -95,7 +95,7 @@ def _write(
                     "split.tensors.count": encode("i32", len(work)),
                 }
             replace_file(out, _pieces(head_of, part, rows, progress, done, total))
-            made = [job.made for job in part]
+            made = [job.target_info for job in part]
             session.tell(f"{out}: {len(made)} tensors, {show_size(sum(t.nbytes for t in made))}")
     finally:
         progress.close()
@@ -109,7 +109,7 @@ def _pieces(
     done: list[int],
     total: int,
 ) -> Iterator[bytes | memoryview]:
-    made: list[TensorInfo] = [job.made for job in work]
+    made: list[TensorInfo] = [job.target_info for job in work]
     alignment = read_alignment(stored)
     yield head(stored, made, alignment)
     for job, t in zip(work, made, strict=True):
@@ -125,7 +125,7 @@ def _pieces(
 def lines(work: Sequence[TensorJob], imatrix: Imatrix | None) -> Iterator[str]:
     """Yield a line for each tensor with its conversion."""
     for i, job in enumerate(work, 1):
-        t, made = job.source, job.made
+        t, made = job.source, job.target_info
         ne = ", ".join(map(str, shape(t)))
         size = f"size = {t.nbytes / 2**20:.3f} MiB"
         if not job.copies:
@@ -144,7 +144,7 @@ def summary(work: Sequence[TensorJob]) -> Iterator[str]:
     elements = sum(math.prod(job.source.ne) for job in work)
     sizes = {
         "model": sum(job.source.nbytes for job in work),
-        "quant": sum(job.made.nbytes for job in work),
+        "quant": sum(job.target_info.nbytes for job in work),
     }
     for what, size in sizes.items():
         yield f"{what} size = {size / 2**20:.2f} MiB ({8 * size / elements:.2f} BPW)"

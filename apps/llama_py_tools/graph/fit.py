@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ggml_py.errors import ModelError
 from llama_py.decoding.prefix_cache.budget import CACHE_RAM
 from llama_py.params import ContextParams, ModelParams
-from llama_py.params.option import Params, options_of
+from llama_py.params.option import Params, get_options
 from llama_py_tools.command.options import read
 from llama_py_tools.command.params import FileParams
 from llama_py_tools.graph import plan
@@ -35,13 +35,13 @@ _LEFT_OUT = ("progress", "n_seq_max", "device")
 def run(args: argparse.Namespace, o: FitParams) -> int:
     """Print options that fit; otherwise print the nearest options and return 1."""
     from llama_py.fit import fit
-    from llama_py.fit.planning import header_of
+    from llama_py.fit.planning import open_header
 
     named = [name for name in plan.OF_RANKS if getattr(args, name) is not None]
     if named:
         raise ModelError(f"fit chooses {', '.join(named)}; omit them, except with --hosts")
     devices = plan.plan_devices(args, gpus=True)
-    file = header_of(session.model_path(read(args, FileParams)))
+    file = open_header(session.model_path(read(args, FileParams)))
     model, context = changed_fields(read(args, ModelParams), _LEFT_OUT), plan.context_options(args)
     found = fit(
         file,
@@ -237,7 +237,7 @@ class _FitText:
 def flags(kind: type[Params], values: Mapping[str, Any]) -> list[str]:
     """Return options as words, each with its shortest flag."""
     words: list[str] = []
-    for f, o in options_of(kind):
+    for f, o in get_options(kind):
         if f.name not in values or not o.flags or values[f.name] is None:
             continue
         value = values[f.name]

@@ -32,7 +32,7 @@ _LEFT_OUT = ("progress", "n_seq_max", "device")
 
 def run(args: argparse.Namespace, o: FitParams) -> int:
     """Print options that fit; otherwise print the nearest options and return 1."""
-    from llama_py.fit.planning import header_of
+    from llama_py.fit.planning import open_header
     from llama_py.fit.ranks import fit_ranks
 
     hosts, own = parse_hosts(args.hosts), read(args, FileParams)
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
     log.addFilter(once)
     try:
         found = fit_ranks(
-            header_of(session.model_path(own)),
+            open_header(session.model_path(own)),
             _memory(args, hosts),
             n_ctx=context.pop("n_ctx"),
             n_ctx_min=o.n_ctx_min,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from llama_py.params import MAX_SEQ, ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
-from llama_py.params.texts import parsed, words
+from llama_py.params.texts import parse_text, words
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams, FileParams, FormParams
 from llama_py_tools.command.ranks import HostsParams
@@ -41,7 +41,7 @@ def sizes(text: str) -> tuple[int, ...]:
 
 
 def parse_size(text: str) -> int:
-    return parsed(size, text, "a size such as 64G")
+    return parse_text(size, text, "a size such as 64G")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,10 +161,10 @@ def plan_model(
     args: argparse.Namespace, devices: Sequence[PlanningDevice], **more: Any
 ) -> PlannedModel:
     """Return the planned model that the options name, with `more` of ModelParams."""
-    from llama_py.fit.planning import PlannedModel, header_of
+    from llama_py.fit.planning import PlannedModel, open_header
 
     how = replace(read(args, ModelParams), device=devices, progress=False, **more)
-    return PlannedModel(header_of(session.model_path(read(args, FileParams))), **vars(how))
+    return PlannedModel(open_header(session.model_path(read(args, FileParams))), **vars(how))
 
 
 def plan_context(args: argparse.Namespace, model: PlannedModel, **more: Any) -> PlannedContext:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from llama_py.fit.ranks import rank_of
+from llama_py.fit.ranks import find_rank
 from llama_py_tools.graph.layers import shape
 from llama_py_tools.graph.profile import ProfiledRun, ProfiledStep
 
@@ -44,7 +44,7 @@ class _Tracks(dict[tuple[int, str], Track]):
         return self[key]
 
     def of(self, device: str, what: str) -> Track:
-        return self[rank_of(device), f"{device}: {what}"]
+        return self[find_rank(device), f"{device}: {what}"]
 
     def events(self, title: str) -> Iterator[Event]:
         ranks = sorted({rank for rank, _ in self})

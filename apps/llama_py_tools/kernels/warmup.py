@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from llama_py.params import MAX_SEQ, ContextParams, GenerateParams, ModelParams
-from llama_py.params.option import Params, option, options_of
+from llama_py.params.option import Params, get_options, option
 from llama_py.params.rules import integers
 from llama_py.params.speculative import SpeculativeParams
 from llama_py_tools.command.options import OptionParser, read
@@ -82,7 +82,7 @@ def _warm(args: argparse.Namespace, n_seqs: int) -> None:
     from llama_py.decoding.drafting.needs import n_planes, needs_nextn
 
     drafting = read(args, SpeculativeParams)
-    fields = {f.name: getattr(drafting, f.name) for f, _ in options_of(SpeculativeParams)}
+    fields = {f.name: getattr(drafting, f.name) for f, _ in get_options(SpeculativeParams)}
     p = GenerateParams(**fields, max_tokens=MANY)
     model = session.open_model(args, load_mtp=needs_nextn(p))
     with model, session.open_context(args, model, n_rs_seq=n_planes(p), n_seq_max=n_seqs) as ctx:

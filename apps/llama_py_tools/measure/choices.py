@@ -112,7 +112,7 @@ def read_hellaswag(data: bytes, n: int) -> list[ChoiceTask]:
         raise _error("HellaSwag", f"the number of lines must be a multiple of 6, got {len(lines)}")
     random, tasks = Mt19937(1), []
     for _ in range(min(n, len(left))):
-        context, label, *endings = left.pop(random.below(len(left)))
+        context, label, *endings = left.pop(random.uniform_int(len(left)))
         if not re.match(r"\s*[0-3]", label):
             raise _error("HellaSwag", f"the index must be 0 to 3, got {label!r}")
         right = [i == int(label) for i in range(N_ANSWERS)]

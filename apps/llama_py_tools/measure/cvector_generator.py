@@ -94,12 +94,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(args: argparse.Namespace) -> None:
     session.loading()
     from llama_py.steering import train
-    from llama_py.steering.training import longest
+    from llama_py.steering.training import count_longest_prompt
 
     o = read(args, CvectorParams)
     pairs = read_pairs(o)
     model = session.open_model(args)
-    n_ctx = session.enough_context(args, longest(model, pairs))
+    n_ctx = session.enough_context(args, count_longest_prompt(model, pairs))
     ctx = session.open_context(args, model, n_ctx=n_ctx)
     vector = train(ctx, pairs, o.method, o.tokens, Progress("reading prompts"))
     vector.save(o.output)

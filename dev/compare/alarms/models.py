@@ -70,7 +70,7 @@ def build(model: Outlier, folder: Path) -> Path:
             values[CHANNEL] *= model.factor
             info = replace(info, data=values.view(np.uint8))
         tensors.append(info)
-    spread.write_bytes(b"".join(map(bytes, content(file.metadata.stored, tensors))))
+    spread.write_bytes(b"".join(map(bytes, content(file.metadata.stored_values, tensors))))
     with contextlib.redirect_stdout(io.StringIO()):
         code = gguf(["quantize", "--pure", str(spread), str(path), model.type])
     if code:

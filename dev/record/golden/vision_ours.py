@@ -23,18 +23,18 @@ Floats = NDArray[np.float32]
 def rows(mmproj: Path, size: tuple[int, int], flash: bool, device: str = "cpu") -> list[Floats]:
     """Return the rows of each part of an image."""
     with ImageEncoder(mmproj, device, flash_attn=flash) as eyes:
-        return eyes.encode(Image.of(image(*size)))
+        return eyes.encode(Image.from_pixels(image(*size)))
 
 
 def nodes(mmproj: Path, size: tuple[int, int], flash: bool) -> list[Record]:
     """Return the nodes of the graphs of all parts of an image."""
     with ImageEncoder(mmproj, "null", flash_attn=flash) as eyes:
-        parts = eyes.parts(Image.of(image(*size)))
+        parts = eyes.parts(Image.from_pixels(image(*size)))
         return [plain(r) for part in parts for r in records(eyes.graph(*part.size).gf)]
 
 
 def prompt(model: llama_py.Model, text: str, images: Sequence[Any]) -> ImagePrompt:
-    return model.build_image_prompt(text, [Image.of(one) for one in images])
+    return model.build_image_prompt(text, [Image.from_pixels(one) for one in images])
 
 
 def chunks(given: ImagePrompt) -> list[Chunk]:

@@ -246,10 +246,15 @@ def _pairs(
             f"{list(b.ne)}; use an adapter that was trained with this model"
         )
     for place in base[name]:
-        yield place, LoraPair((_like(path, a, place, 1), _like(path, b, place, 0)), table)
+        yield (
+            place,
+            LoraPair(
+                (_cut_like_weight(path, a, place, 1), _cut_like_weight(path, b, place, 0)), table
+            ),
+        )
 
 
-def _like(path: str, info: TensorInfo, place: TensorCut, whole_along: int) -> TensorCut:
+def _cut_like_weight(path: str, info: TensorInfo, place: TensorCut, whole_along: int) -> TensorCut:
     """Cut an A or B like the part of its weight, except along one dimension."""
     end = place.tensor.name.removeprefix(place.info.name)
     dim = None if place.dim == whole_along else place.dim

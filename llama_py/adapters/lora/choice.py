@@ -66,12 +66,12 @@ class AdapterChoice:
             self._of_seq[seq_id] = loras
             self._heard.pop(seq_id, None)
 
-    def of(self, seq_id: int) -> Loras:
+    def get_loras(self, seq_id: int) -> Loras:
         return self._of_seq.get(seq_id, self._of_all)
 
-    def activated(self, seq_id: int) -> bool:
+    def has_activated(self, seq_id: int) -> bool:
         """Return True if a sequence has activated adapters, so that batch splits matter."""
-        return bool(_activated(self.of(seq_id)))
+        return bool(_list_activated(self.get_loras(seq_id)))
 
     def keep(self, plan: AdapterPlan) -> None:
         """Store the invocations of a batch that has been computed."""
@@ -80,8 +80,8 @@ class AdapterChoice:
     def plan(self, batch: BatchSplitter) -> AdapterPlan:
         """Plan the adapters that each token of a batch is computed with."""
         seqs = batch.by_seq()
-        chosen = {self.of(s) for s in seqs}
-        if len(chosen) == 1 and not _activated(*chosen):
+        chosen = {self.get_loras(s) for s in seqs}
+        if len(chosen) == 1 and not _list_activated(*chosen):
             return AdapterPlan([*chosen], None, {})
         loras: dict[Loras, int] = {}
         kinds, heard = np.full(batch.n_tokens, -1, np.intp), {}
@@ -102,18 +102,18 @@ class AdapterChoice:
         self, s: int, batch: BatchSplitter, where: Kinds
     ) -> tuple[Sequence[Loras], Heard]:
         """Return the adapters of a sequence's tokens in a batch, and the invocations after them."""
-        loras, pos = self.of(s), batch.pos[0, where]
+        loras, pos = self.get_loras(s), batch.pos[0, where]
         tokens = () if batch.token is None else tuple(map(int, batch.token[where]))
-        before = self._known(s, int(pos[0]))
+        before = self._valid_invocations(s, int(pos[0]))
         starts = {**before.starts}
-        for adapter in _activated(loras):
+        for adapter in _list_activated(loras):
             if adapter not in starts:
-                i = _last(adapter.invocation_tokens, before.tail, tokens)
+                i = _find_last(adapter.invocation_tokens, before.tail, tokens)
                 if i is not None:
                     starts[adapter] = int(pos[i])
-        longest = max((len(a.invocation_tokens) for a in _activated(loras)), default=1)
+        longest = max((len(a.invocation_tokens) for a in _list_activated(loras)), default=1)
         tail = (*before.tail, *tokens)[-longest:]
-        waiting = {a for a in _activated(loras)}
+        waiting = {a for a in _list_activated(loras)}
         found = []
         for p in pos:
             asleep = {a for a in waiting if p < starts.get(a, math.inf)}
@@ -121,18 +121,20 @@ class AdapterChoice:
             found.append(replace(loras, used=awake))
         return found, Heard(starts, int(pos[-1]) + 1, tail)
 
-    def _known(self, s: int, first: int) -> Heard:
+    def _valid_invocations(self, s: int, first: int) -> Heard:
         """Return the invocations of a sequence that are valid before position `first`."""
         heard = self._heard.get(s, Heard())
         starts = {a: p for a, p in heard.starts.items() if p < first}
         return Heard(starts, first, heard.tail if heard.end == first else ())
 
 
-def _activated(loras: Loras) -> list[Adapter]:
+def _list_activated(loras: Loras) -> list[Adapter]:
     return [a for a, _ in loras.used if a.invocation_tokens]
 
 
-def _last(wanted: tuple[int, ...], tail: tuple[int, ...], tokens: tuple[int, ...]) -> int | None:
+def _find_last(
+    wanted: tuple[int, ...], tail: tuple[int, ...], tokens: tuple[int, ...]
+) -> int | None:
     """Return the index in `tokens` of the last `wanted` that ends there; 0 if it starts in the
     tail."""
     text, n = (*tail, *tokens), len(wanted)

@@ -7,7 +7,7 @@ from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools
 from llama_py.chat.formats.schema import parameters
-from llama_py.chat.peg.leaves import END, until
+from llama_py.chat.peg.leaves import END, text_until
 from llama_py.chat.peg.named import permutation, rule, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
@@ -48,11 +48,11 @@ def build_form(asked: AnswerRequest) -> AnswerForm:
 
 
 def _root(asked: AnswerRequest, is_open: bool) -> Expression:
-    inner = until(THOUGHT, CALL) if is_open else until(THOUGHT)
+    inner = text_until(THOUGHT, CALL) if is_open else text_until(THOUGHT)
     thought = form.reasoning(inner) if asked.reasoning else form.content(inner)
     thoughts = form.thoughts(optional(seq(optional(THINK), thought, optional(THOUGHT))))
     start = optional(ROLE + SPACE) + thoughts
-    tail = seq(optional(form.content(until(END_ROLE))), optional(END_ROLE))
+    tail = seq(optional(form.content(text_until(END_ROLE))), optional(END_ROLE))
     if not asked.tools:
         return seq(start, tail, END)
     tail = never(CALL) + tail  # without a broken call
@@ -60,7 +60,7 @@ def _root(asked: AnswerRequest, is_open: bool) -> Expression:
     several = one + repetition(SPACE + one) if asked.parallel else one
     behind = tail if asked.lazy else WithGrammar(tail, NOTHING)
     calls = trigger("tool call", seq(several, SPACE, behind))
-    said = optional(form.content(until(CALL)))
+    said = optional(form.content(text_until(CALL)))
     return seq(start, form.content_then_calls(asked, said, calls), behind, END)
 
 

@@ -60,7 +60,7 @@ def _terminal(schema: Schema, root: Schema, depth: int) -> str | None:
         inner = [one for one in schema.get(key) or () if isinstance(one, dict)]
         each = [_terminal(one, root, depth - 1) for one in inner]
         parts += each if key == "allOf" else [_either(each)]
-    return _all(parts)
+    return _require_all(parts)
 
 
 def _string(schema: Schema) -> str | None:
@@ -73,7 +73,7 @@ def _string(schema: Schema) -> str | None:
         most = high if isinstance(high, int) and high <= MAX_LENGTH else ""
         least = min(low, MAX_LENGTH) if isinstance(low, int) else 0
         parts.append(f"/(?s:.{{{least},{most}}})/")
-    return _either([_all(parts) if one == "string" else _PLAIN.get(one) for one in types])
+    return _either([_require_all(parts) if one == "string" else _PLAIN.get(one) for one in types])
 
 
 def _literal(value: Any) -> str:
@@ -86,7 +86,7 @@ def _either(parts: list[str | None]) -> str | None:
     return f"({' | '.join(known)})" if known and len(known) == len({*parts}) else None
 
 
-def _all(parts: list[str | None]) -> str | None:
+def _require_all(parts: list[str | None]) -> str | None:
     known = [part for part in dict.fromkeys(parts) if part is not None]
     return f"({' & '.join(known)})" if known else None
 
@@ -104,7 +104,7 @@ def _regex(pattern: Any) -> str | None:
             ways[-1].append(piece)
     if not any(ways) or any(piece in "^$" for way in ways for piece in way[1:-1]):
         return None
-    whole = "|".join(map(_whole, ways))
+    whole = "|".join(map(_complete_pattern, ways))
     try:
         compile_grammar("regex", whole)
     except GrammarError:
@@ -112,7 +112,7 @@ def _regex(pattern: Any) -> str | None:
     return "/" + re.sub(r"(\\.)|/", lambda match: match[1] or r"\/", whole) + "/"
 
 
-def _whole(way: list[str]) -> str:
+def _complete_pattern(way: list[str]) -> str:
     """Return an alternative of a pattern, with any text at ends without an anchor."""
     first, last = way[:1] == ["^"], way[-1:] == ["$"]
     text = in_rust("".join(way[first : len(way) - last]))

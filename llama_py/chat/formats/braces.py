@@ -23,7 +23,7 @@ from llama_py.chat.formats.schema import (
     tool_parameters,
 )
 from llama_py.chat.peg.found import TaggedPart
-from llama_py.chat.peg.leaves import characters, until
+from llama_py.chat.peg.leaves import characters, text_until
 from llama_py.chat.peg.named import NamedRule, rule, tag, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
@@ -48,7 +48,7 @@ CHANNEL, LEFT = "<|channel>", "<channel|>"
 THOUGHT = f"{CHANNEL}thought"
 CALL, CALLED = "<|tool_call>", "<tool_call|>"
 
-TEXT = tag("braces text", until(QUOTE))
+TEXT = tag("braces text", text_until(QUOTE))
 STRING = tag("braces string", seq(QUOTE, TEXT, QUOTE))
 KEY = tag("braces key", tag("braces name", characters("[^:}]")) + ":")
 DICT: Expression
@@ -142,9 +142,9 @@ def build_form(asked: AnswerRequest) -> AnswerForm:
 def _root(asked: AnswerRequest) -> Expression:
     block: Expression
     if asked.reasoning:
-        block = seq(THOUGHT, SPACE, form.reasoning(until(LEFT)), LEFT)
+        block = seq(THOUGHT, SPACE, form.reasoning(text_until(LEFT)), LEFT)
     else:
-        block = form.content(seq(THOUGHT, SPACE, until(LEFT), LEFT))
+        block = form.content(seq(THOUGHT, SPACE, text_until(LEFT), LEFT))
     # Channels may be started repeatedly before one is used.
     empty = WithGrammar(repetition(lit(CHANNEL) + never("thought")), NOTHING)
     thought = choice(seq(peek(CHANNEL), empty, rule("thought", block)), never(CHANNEL))
@@ -153,7 +153,7 @@ def _root(asked: AnswerRequest) -> Expression:
         return seq(start, before, form.json_content(asked.schema))
     if not asked.tools:
         return seq(
-            start, repetition(rule("message", thought + form.content(until(CHANNEL, LEFT))), 1)
+            start, repetition(rule("message", thought + form.content(text_until(CHANNEL, LEFT))), 1)
         )
     one = choice(
         *(
@@ -175,8 +175,10 @@ def _root(asked: AnswerRequest) -> Expression:
     calls = trigger("tool call", several)
     if not asked.lazy:
         return seq(start, before, form.content_then_calls(asked, NOTHING, calls))
-    said = form.content(until(CHANNEL, LEFT, CALL))
-    return seq(start, repetition(rule("message", thought + said)), until(CALL), optional(calls))
+    said = form.content(text_until(CHANNEL, LEFT, CALL))
+    return seq(
+        start, repetition(rule("message", thought + said)), text_until(CALL), optional(calls)
+    )
 
 
 def read(found: tuple[TaggedPart, ...]) -> ChatAnswer:
@@ -185,7 +187,7 @@ def read(found: tuple[TaggedPart, ...]) -> ChatAnswer:
 
 
 def _parse_call(one: TaggedPart) -> ToolCall | None:
-    name, inner = one.first(tags.TOOL_NAME), one.first(tags.TOOL_ARGS)
+    name, inner = one.find_first(tags.TOOL_NAME), one.find_first(tags.TOOL_ARGS)
     if name is None or inner is None or name.partial:
         return None
     return ToolCall(name.text, _json(inner.parts[0]) if inner.parts else "")

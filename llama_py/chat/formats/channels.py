@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llama_py.chat.formats import form
 from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
-from llama_py.chat.peg.leaves import characters, until
+from llama_py.chat.peg.leaves import characters, text_until
 from llama_py.chat.peg.named import rule, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
@@ -43,7 +43,7 @@ def build_form(asked: AnswerRequest) -> AnswerForm:
 
 
 def _root(asked: AnswerRequest) -> Expression:
-    inner = until(END)
+    inner = text_until(END)
     # Some models start a channel with another one, which a grammar does not need to allow.
     stray = WithGrammar(optional(lit(COMMENTARY) + optional(" to=assistant")), NOTHING)
     thoughts = seq(stray, ANALYSIS)

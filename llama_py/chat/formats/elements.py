@@ -22,7 +22,7 @@ from llama_py.chat.formats.schema import (
     tool_parameters,
 )
 from llama_py.chat.peg.found import TaggedPart
-from llama_py.chat.peg.leaves import END, rest, until
+from llama_py.chat.peg.leaves import END, rest, text_until
 from llama_py.chat.peg.named import rule, tag, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
@@ -61,7 +61,7 @@ def build_form(asked: AnswerRequest) -> AnswerForm:
 def _root(asked: AnswerRequest) -> Expression:
     thoughts: Expression = NOTHING
     if asked.reasoning:
-        inner = until(THOUGHT)
+        inner = text_until(THOUGHT)
         block = seq(THINK, inner, THOUGHT)
         if asked.thinking:
             block = seq(THINK, SPACE, form.reasoning(inner), THOUGHT)
@@ -73,7 +73,7 @@ def _root(asked: AnswerRequest) -> Expression:
     one = choice(*(tool_rule(name, _call(name, tool)) for name, tool in iterate_tools(asked)))
     several = one + repetition(SPACE + one) if asked.parallel else one
     calls = trigger("tool call", seq(CALL, SPACE, several, SPACE, CALLED))
-    return seq(start, form.content_then_calls(asked, form.content(until(CALL)), calls), END)
+    return seq(start, form.content_then_calls(asked, form.content(text_until(CALL)), calls), END)
 
 
 def _call(name: str, tool: form.Tool) -> Expression:
@@ -127,7 +127,7 @@ def read(found: tuple[TaggedPart, ...]) -> ChatAnswer:
 
 
 def _parse_call(one: TaggedPart) -> ToolCall | None:
-    name = one.first(tags.TOOL_NAME)
+    name = one.find_first(tags.TOOL_NAME)
     return None if name is None else ToolCall(name.text, _container(one, True, not one.partial))
 
 
@@ -144,7 +144,7 @@ def _container(one: TaggedPart, is_object: bool, closed: bool) -> str:
     for part in _direct_parts(one, tags.ARG if is_object else ITEM):
         text = _parse_value(part)
         if is_object:
-            name = part.first(tags.ARG_NAME)
+            name = part.find_first(tags.ARG_NAME)
             text = f"{quote_json(name.text)}:{text}" if name is not None else ""
         texts += [text] if text else []
     first, last = "{}" if is_object else "[]"

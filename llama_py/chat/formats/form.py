@@ -105,23 +105,23 @@ class AnswerForm:
 Tagged: TypeAlias = Callable[[Expression | str], Expression]
 
 
-def _tagged(name: str) -> Tagged:
+def _make_tag(name: str) -> Tagged:
     return lambda item: tag(name, item)
 
 
-def _whole(name: str) -> Tagged:
+def _make_atomic_tag(name: str) -> Tagged:
     """Name a part that is found only when complete."""
     return lambda item: atomic(tag(name, item))
 
 
 # Parts that expressions find in a response: reasoning, content, a call and its parts.
-content, reasoning, call = map(_tagged, (tags.CONTENT, tags.REASONING, tags.TOOL))
-opened, closed = map(_whole, (tags.TOOL_OPEN, tags.TOOL_CLOSE))
-named, identified = map(_whole, (tags.TOOL_NAME, tags.TOOL_ID))
-arguments, argument = map(_tagged, (tags.TOOL_ARGS, tags.ARG))
-argument_opened, argument_closed = map(_whole, (tags.ARG_OPEN, tags.ARG_CLOSE))
-argument_named = _whole(tags.ARG_NAME)
-value, string = map(_tagged, (tags.ARG_VALUE, tags.ARG_STRING))
+content, reasoning, call = map(_make_tag, (tags.CONTENT, tags.REASONING, tags.TOOL))
+opened, closed = map(_make_atomic_tag, (tags.TOOL_OPEN, tags.TOOL_CLOSE))
+named, identified = map(_make_atomic_tag, (tags.TOOL_NAME, tags.TOOL_ID))
+arguments, argument = map(_make_tag, (tags.TOOL_ARGS, tags.ARG))
+argument_opened, argument_closed = map(_make_atomic_tag, (tags.ARG_OPEN, tags.ARG_CLOSE))
+argument_named = _make_atomic_tag(tags.ARG_NAME)
+value, string = map(_make_tag, (tags.ARG_VALUE, tags.ARG_STRING))
 
 
 def thoughts(item: Expression) -> Expression:

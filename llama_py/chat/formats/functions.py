@@ -9,7 +9,7 @@ from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
 from llama_py.chat.formats.schema import parameters
-from llama_py.chat.peg.leaves import END, rest, until
+from llama_py.chat.peg.leaves import END, rest, text_until
 from llama_py.chat.peg.named import permutation, rule, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
@@ -64,7 +64,7 @@ def by_lines(asked: AnswerRequest) -> AnswerForm:
 def _root(asked: AnswerRequest, thinks: bool, starts: tuple[str, ...]) -> Expression:
     thoughts: Expression = NOTHING
     if thinks and asked.reasoning:
-        inner = form.reasoning(until(THOUGHT, CALL))
+        inner = form.reasoning(text_until(THOUGHT, CALL))
         thoughts = optional(seq(THINK, SPACE, inner, choice(THOUGHT, peek(CALL))))
     start = TURN + form.thoughts(thoughts)
     if not asked.tools:
@@ -75,7 +75,7 @@ def _root(asked: AnswerRequest, thinks: bool, starts: tuple[str, ...]) -> Expres
     call = rule("tool call", CALL + "\n" + body)
     first = call if thinks else rule("first call", seq(optional(CALL + "\n"), body))
     calls = first + repetition(call) if asked.parallel else first
-    said = form.content(until(*starts)) + SPACE
+    said = form.content(text_until(*starts)) + SPACE
     return start << form.content_then_calls(asked, said, trigger("tool calls", calls))
 
 
@@ -109,7 +109,7 @@ def in_attributes(asked: AnswerRequest) -> AnswerForm:
     """Return a form with names as attributes and optional CDATA texts."""
     thoughts: Expression = NOTHING
     if asked.reasoning:
-        thoughts = (THINK << form.reasoning(until(THOUGHT)) << THOUGHT) + SPACE
+        thoughts = (THINK << form.reasoning(text_until(THOUGHT)) << THOUGHT) + SPACE
     start = lit(TURN) + form.thoughts(thoughts)
     if asked.tools:
         one = choice(
@@ -117,7 +117,7 @@ def in_attributes(asked: AnswerRequest) -> AnswerForm:
         )
         several = repetition(one + SPACE, 1, -1 if asked.parallel else 1)
         calls = trigger("tool call", several)
-        said = form.content(until("<function"))
+        said = form.content(text_until("<function"))
         root = seq(start, form.content_then_calls(asked, said, calls), END)
     elif asked.schema is not None:
         root = start + form.json_content(asked.schema)

@@ -9,7 +9,7 @@ from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
 from llama_py.chat.formats.schema import parameters
-from llama_py.chat.peg.leaves import END, rest, until
+from llama_py.chat.peg.leaves import END, rest, text_until
 from llama_py.chat.peg.named import rule, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
@@ -40,7 +40,7 @@ def build_form(asked: AnswerRequest) -> AnswerForm:
     begin, end = f"<{DSML}{block}>", f"</{DSML}{block}>"
     return AnswerForm(
         _root(asked, later, begin, end),
-        _continued(asked, later),
+        _continue_prompt(asked, later),
         bool(asked.tools) or asked.is_json,
         asked.lazy,
         (begin,),
@@ -49,7 +49,7 @@ def build_form(asked: AnswerRequest) -> AnswerForm:
     )
 
 
-def _continued(asked: AnswerRequest, later: bool) -> str:
+def _continue_prompt(asked: AnswerRequest, later: bool) -> str:
     if later and asked.said is not None and not asked.said[0]:
         return TURN + THOUGHT + (asked.said[1] or "")
     return form.prompt_continuation(asked, TURN + THINK, THOUGHT)
@@ -58,9 +58,9 @@ def _continued(asked: AnswerRequest, later: bool) -> str:
 def _root(asked: AnswerRequest, later: bool, begin: str, end: str) -> Expression:
     thoughts: Expression = NOTHING
     if asked.reasoning and asked.thinking:
-        thoughts = optional(seq(THINK, form.reasoning(until(THOUGHT)), THOUGHT))
+        thoughts = optional(seq(THINK, form.reasoning(text_until(THOUGHT)), THOUGHT))
     elif asked.reasoning:
-        empty = lit(THOUGHT) if later else seq(THINK, until(THOUGHT), THOUGHT)
+        empty = lit(THOUGHT) if later else seq(THINK, text_until(THOUGHT), THOUGHT)
         thoughts = optional(empty)
     thoughts = form.thoughts(thoughts)
     if not asked.tools:
@@ -70,11 +70,11 @@ def _root(asked: AnswerRequest, later: bool, begin: str, end: str) -> Expression
     several = one + repetition(SPACE + one) if asked.parallel else one
     calls = trigger("tool call", seq(begin, SPACE, several, SPACE, end))
     ends = ("\n\n" + begin, begin)
-    said = seq(never(THINK), form.content(until(*ends)), SPACE)
+    said = seq(never(THINK), form.content(text_until(*ends)), SPACE)
     usual = thoughts + form.content_then_calls(asked, said, calls)
     if not (asked.reasoning and asked.thinking):
         return seq(TURN, usual, END)
-    within = seq(THINK, form.reasoning(until(*ends, THOUGHT)), SPACE, calls)
+    within = seq(THINK, form.reasoning(text_until(*ends, THOUGHT)), SPACE, calls)
     return seq(TURN, WithGrammar(choice(within, usual), usual), END)
 
 

@@ -13,7 +13,7 @@ from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import AnswerForm, AnswerRequest, Tool, iterate_tools, tool_rule
 from llama_py.chat.formats.json_calls import CallKeys, json_calls
 from llama_py.chat.formats.schema import parameters
-from llama_py.chat.peg.leaves import END, rest, until
+from llama_py.chat.peg.leaves import END, rest, text_until
 from llama_py.chat.peg.named import rule, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
@@ -75,7 +75,7 @@ class Marks:
         return bool(self.thought)
 
     @property
-    def shown(self) -> tuple[str, ...]:
+    def shown_marks(self) -> tuple[str, ...]:
         """`preserved`, or else all marks."""
         marks = (
             self.think, self.thought, self.say, self.said, *self.section, *self.each_call,
@@ -96,19 +96,19 @@ def build_marks_form(marks: Marks, asked: AnswerRequest) -> AnswerForm:
     ends = (marks.thought.strip(),) if marks.thought.strip() else ()
     return AnswerForm(
         _root(marks, asked),
-        _continued(marks, asked),
+        _continue_prompt(marks, asked),
         holds,
         not asked.is_json and asked.auto,
         words,
         (),
-        marks.shown,
+        marks.shown_marks,
         marks.stops,
         (marks.think.strip(), ends),
         late_ids=bool(marks.keys.id) and marks.keys.order[-1:] == (marks.keys.id,),
     )
 
 
-def _continued(marks: Marks, asked: AnswerRequest) -> str:
+def _continue_prompt(marks: Marks, asked: AnswerRequest) -> str:
     if asked.said is None:
         return asked.prompt
     thoughts, said = asked.said
@@ -128,7 +128,7 @@ def _root(marks: Marks, asked: AnswerRequest) -> Expression:
     if asked.schema is not None:
         answer = seq(optional(marks.say), form.json_content(asked.schema), optional(marks.said))
         return seq(before, SPACE, thoughts, answer, END)
-    said = _said(marks, asked, thoughts)
+    said = _build_content(marks, asked, thoughts)
     return before << said if marks.thinks else before + said
 
 
@@ -136,7 +136,7 @@ def _thoughts(marks: Marks, asked: AnswerRequest) -> Expression:
     if not asked.reasoning or not marks.thinks:
         return NOTHING
     end = marks.thought.strip()
-    inner = form.reasoning(until(end))
+    inner = form.reasoning(text_until(end))
     block = optional(seq(optional_spaces(marks.think), inner, optional_spaces(marks.thought)))
     # White space after the prompt's reasoning is not content.
     _, closed, behind = asked.prompt.rpartition(end)
@@ -144,13 +144,13 @@ def _thoughts(marks: Marks, asked: AnswerRequest) -> Expression:
     return form.thoughts(block + optional(behind) if closed and behind.isspace() else block)
 
 
-def _said(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
+def _build_content(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
     if not marks.say:
         return seq(thoughts, form.content(rest()), END)
-    wrapped = seq(marks.say, form.content(until(marks.said)), marks.said, END)
+    wrapped = seq(marks.say, form.content(text_until(marks.said)), marks.said, END)
     if asked.reasoning and marks.thinks:
         return thoughts + wrapped
-    return form.content(until(marks.say)) + wrapped
+    return form.content(text_until(marks.say)) + wrapped
 
 
 def _json(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
@@ -162,13 +162,13 @@ def _json(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expressio
     else:
         calls = json_calls(marks.section, marks.keys, asked, marks.wrapper)
     if marks.say:
-        said = optional(seq(marks.say, form.content(until(marks.said)), marks.said))
+        said = optional(seq(marks.say, form.content(text_until(marks.said)), marks.said))
     else:
-        said = optional(form.content(until(marks.section[0] or marks.each_call[0] or "{")))
-    return _behind(asked, thoughts, said, calls)
+        said = optional(form.content(text_until(marks.section[0] or marks.each_call[0] or "{")))
+    return _append_calls(asked, thoughts, said, calls)
 
 
-def _named(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
+def _build_named_calls(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
     tools = []
     for name, tool in iterate_tools(asked):
         inner = form.call_arguments(tool)
@@ -176,17 +176,17 @@ def _named(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expressi
     one: Expression = choice(*tools)
     if marks.each_call[0]:
         wrapped = seq(marks.each_call[0], one, marks.each_call[1])
-        calls = trigger("tool call", _several(wrapped, asked, SPACE))
+        calls = trigger("tool call", _repeat_calls(wrapped, asked, SPACE))
         if marks.section[0]:
             end = lit(marks.section[1]) if marks.section[1] else END
             calls = trigger("tool calls", seq(marks.section[0], SPACE, calls, SPACE, end))
     else:
-        inner = _several(one, asked, lit(", "))
+        inner = _repeat_calls(one, asked, lit(", "))
         calls = trigger("tool call", seq(marks.section[0], inner, marks.section[1]))
-    return _behind(asked, thoughts, _content_before_calls(marks), calls)
+    return _append_calls(asked, thoughts, _content_before_calls(marks), calls)
 
 
-def _tagged(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
+def _build_tagged_calls(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Expression:
     tools = []
     for name, tool in iterate_tools(asked):
         inner, has_required = _arguments(marks, name, tool)
@@ -196,32 +196,32 @@ def _tagged(marks: Marks, asked: AnswerRequest, thoughts: Expression) -> Express
     first, last = marks.section
     if marks.each_call[0]:
         wrapped = seq(marks.each_call[0], SPACE, one, SPACE, marks.each_call[1])
-        calls = trigger("tool call", _several(wrapped, asked, SPACE) + SPACE)
+        calls = trigger("tool call", _repeat_calls(wrapped, asked, SPACE) + SPACE)
         if first:
             end = last + SPACE if last else END
             calls = trigger("tool calls", seq(first, SPACE, calls, SPACE, end))
     else:
-        inner = _several(one, asked, lit(", "))
+        inner = _repeat_calls(one, asked, lit(", "))
         calls = trigger("tool call", seq(first, SPACE, inner, SPACE, last))
-    return _behind(asked, thoughts, _content_before_calls(marks), calls)
+    return _append_calls(asked, thoughts, _content_before_calls(marks), calls)
 
 
-_MADE = {"json": _json, "name": _named, "tags": _tagged}
+_MADE = {"json": _json, "name": _build_named_calls, "tags": _build_tagged_calls}
 
 
 def _content_before_calls(marks: Marks) -> Expression:
     start = marks.section[0] or marks.each_call[0]
-    return optional(form.content(until(start) if start else NOTHING))
+    return optional(form.content(text_until(start) if start else NOTHING))
 
 
-def _behind(
+def _append_calls(
     asked: AnswerRequest, thoughts: Expression, said: Expression, calls: Expression
 ) -> Expression:
     """Return calls after reasoning and content."""
     return seq(thoughts, form.content_then_calls(asked, said, calls), END)
 
 
-def _several(one: Expression, asked: AnswerRequest, between: Expression) -> Expression:
+def _repeat_calls(one: Expression, asked: AnswerRequest, between: Expression) -> Expression:
     return one + repetition(between + one) if asked.parallel else one
 
 
@@ -229,7 +229,7 @@ def _id(marks: Marks) -> Expression | None:
     before, after = marks.id
     if not before or not after:
         return None
-    found = before + form.identified(until(after))
+    found = before + form.identified(text_until(after))
     return optional(found) + after if marks.calls == "name" else optional(found + after)
 
 

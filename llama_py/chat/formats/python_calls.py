@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_py.chat.formats import form
 from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
 from llama_py.chat.formats.schema import parameters
-from llama_py.chat.peg.leaves import END, rest, until
+from llama_py.chat.peg.leaves import END, rest, text_until
 from llama_py.chat.peg.named import trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
@@ -30,14 +30,16 @@ TURN = "<|im_start|>assistant\n"
 def build_form(asked: AnswerRequest) -> AnswerForm:
     thoughts: Expression = NOTHING
     if asked.reasoning and THINK in asked.source:
-        thoughts = optional(seq(THINK, form.reasoning(until(THOUGHT)), THOUGHT))
+        thoughts = optional(seq(THINK, form.reasoning(text_until(THOUGHT)), THOUGHT))
     start = lit(TURN) + form.thoughts(thoughts)
     holds = asked.is_json or bool(asked.tools)
     if asked.tools:
         one = choice(*(tool_rule(name, _call(tool, name)) for name, tool in iterate_tools(asked)))
         several = one + repetition(seq(",", SPACE, one)) if asked.parallel else one
         calls = trigger("tool call", seq(CALL + "[", SPACE, several, SPACE, "]" + CALLED))
-        root = seq(start, form.content_then_calls(asked, form.content(until(CALL)), calls), END)
+        root = seq(
+            start, form.content_then_calls(asked, form.content(text_until(CALL)), calls), END
+        )
     elif asked.schema is not None:
         root = seq(start, form.json_content(asked.schema), END)
     else:

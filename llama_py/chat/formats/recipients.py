@@ -9,7 +9,7 @@ from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
 from llama_py.chat.formats.schema import parameters
-from llama_py.chat.peg.leaves import END, characters, rest, until
+from llama_py.chat.peg.leaves import END, characters, rest, text_until
 from llama_py.chat.peg.named import rule, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
@@ -46,7 +46,7 @@ def arrows(asked: AnswerRequest) -> AnswerForm:
         )
         first = one + repetition(seq(optional(">>>"), one)) if asked.parallel else one
         calls = trigger("tools", seq(optional(">>>"), first))
-        both = seq("all\n", form.content(until(">>>")), calls)
+        both = seq("all\n", form.content(text_until(">>>")), calls)
         if asked.schema is not None:
             said = "all\n" + form.json_content(asked.schema)
         said = choice(calls, said) if asked.is_json else choice(both, said, calls)
@@ -97,10 +97,10 @@ def _build_message(asked: AnswerRequest, holds: bool) -> Expression:
         return START + form.content(rest())
     made = form.reasoning if asked.reasoning else form.content
     before = repetition(
-        seq(START, rule("analysis", seq(f" to=self{MESSAGE}", made(until(EOM)), EOM)))
+        seq(START, rule("analysis", seq(f" to=self{MESSAGE}", made(text_until(EOM)), EOM)))
     )
     before = form.thoughts(before)
-    said = form.content(until("<|eot|>", EOM))
+    said = form.content(text_until("<|eot|>", EOM))
     if asked.schema is not None:
         said = form.json_content(asked.schema)
     final = rule("final", seq(optional(" to=user"), MESSAGE, said))
@@ -129,7 +129,7 @@ def _addressed_call(name: str, tool: form.Tool) -> Expression:
     inner = form.any_order(each_argument, SPACE)
     opened = seq(
         " to=",
-        WithGrammar(until(MESSAGE), characters("[A-Za-z0-9_.:-]", 1, 64)),
+        WithGrammar(text_until(MESSAGE), characters("[A-Za-z0-9_.:-]", 1, 64)),
         f"{MESSAGE}<atem:function_calls>",
         SPACE,
         '<atem:invoke name="',
@@ -157,7 +157,7 @@ def roles(asked: AnswerRequest) -> AnswerForm:
             body = form.opened("{" << key) << "," << inner << "}"
             tools.append(tool_rule(name, form.call(body)))
         calls = trigger("tool call", CALL + choice(*tools))
-        before = form.content(until("<|message_sep|>\n\n")) + SPACE
+        before = form.content(text_until("<|message_sep|>\n\n")) + SPACE
         said = form.content_then_calls(asked, before, calls)
     return AnswerForm(
         lit(ROLE) + said,

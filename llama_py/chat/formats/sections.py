@@ -9,7 +9,7 @@ from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
 from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
 from llama_py.chat.formats.schema import parameters
-from llama_py.chat.peg.leaves import END, characters, rest, until
+from llama_py.chat.peg.leaves import END, characters, rest, text_until
 from llama_py.chat.peg.named import rule, trigger
 from llama_py.chat.peg.nodes import (
     NOTHING,
@@ -33,7 +33,7 @@ def by_id(asked: AnswerRequest) -> AnswerForm:
     """Return a form of `functions.NAME:0` with arguments. A call may be in unclosed reasoning."""
     thoughts: Expression = NOTHING
     if asked.reasoning:
-        inner = form.reasoning(until(THOUGHT, BEGIN, CALL))
+        inner = form.reasoning(text_until(THOUGHT, BEGIN, CALL))
         thoughts = optional(seq(THINK, inner, optional(THOUGHT)))
     start = lit(TURN) + form.thoughts(thoughts)
     root = seq(start, form.content(rest()), END)
@@ -55,7 +55,7 @@ def by_id(asked: AnswerRequest) -> AnswerForm:
             )
         several = repetition(seq(CALL, choice(*tools)), 1, -1 if asked.parallel else 1)
         calls = seq(optional(BEGIN), trigger("tool call", several + optional(STOP)))
-        said = form.content(until(BEGIN, CALL))
+        said = form.content(text_until(BEGIN, CALL))
         root = seq(start, form.content_then_calls(asked, said, calls), END)
     return AnswerForm(
         root,
@@ -69,7 +69,7 @@ def by_id(asked: AnswerRequest) -> AnswerForm:
 
 
 SEP, EOM = "<|sep|>", "<|end_of_msg|>"
-ATTRIBUTES = WithGrammar(until(SEP), characters('[ A-Za-z0-9_="]', 0, 40))  # such as an index
+ATTRIBUTES = WithGrammar(text_until(SEP), characters('[ A-Za-z0-9_="]', 0, 40))  # such as an index
 
 
 def _begin_mark(name: str) -> str:
@@ -88,13 +88,13 @@ def nested(asked: AnswerRequest) -> AnswerForm:
     argument."""
     think, thought, response = _begin_mark("think"), _end_mark("think"), _begin_mark("response")
     tools_begin, tools_end, end = _begin_mark("tools"), _end_mark("tools"), _end_mark("message")
-    inner = until(thought, response)
+    inner = text_until(thought, response)
     said = form.reasoning(inner) if asked.reasoning else form.content(inner)
     thoughts = form.thoughts(optional(seq(optional(think), said, optional(thought))))
     start = optional(MESSAGE) + thoughts
     content = seq(
         optional(response),
-        form.content(until(_end_mark("response"), tools_begin, end)),
+        form.content(text_until(_end_mark("response"), tools_begin, end)),
         optional(_end_mark("response")),
     )
     trailer = seq(optional(end), optional(EOM))
@@ -125,7 +125,7 @@ def _nested_call(name: str, tool: form.Tool) -> Expression:
         if kind == "string" or not isinstance(kind, str):
             value = form.string(bare(one.schema, end))
         else:
-            value = WithGrammar(form.value(until(end)), of_schema(one.schema))
+            value = WithGrammar(form.value(text_until(end)), of_schema(one.schema))
         found = rule(
             f"argument {name} {one.name}",
             form.argument(

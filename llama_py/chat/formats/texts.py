@@ -8,7 +8,7 @@ from __future__ import annotations
 from llama_py.chat.formats import form
 from llama_py.chat.formats.form import AnswerForm, AnswerRequest
 from llama_py.chat.formats.json_calls import CallKeys, json_calls
-from llama_py.chat.peg.leaves import END, until
+from llama_py.chat.peg.leaves import END, text_until
 from llama_py.chat.peg.nodes import choice, optional, seq
 
 TURN, END_TURN = "<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>"
@@ -27,12 +27,14 @@ KEYS = CallKeys(
 
 
 def build_form(asked: AnswerRequest) -> AnswerForm:
-    inner = until(THOUGHT, TEXT, ACTION)
+    inner = text_until(THOUGHT, TEXT, ACTION)
     if asked.reasoning:
         thoughts = optional(seq(THINK, form.reasoning(inner), optional(THOUGHT)))
     else:
         thoughts = optional(form.content(seq(THINK, inner, optional(THOUGHT))))
-    said = form.content(until(SAID)) if asked.schema is None else form.json_content(asked.schema)
+    said = (
+        form.content(text_until(SAID)) if asked.schema is None else form.json_content(asked.schema)
+    )
     text = seq(TEXT, said, optional(SAID))
     if asked.tools:
         calls = json_calls((ACTION, DONE), KEYS, asked)

@@ -22,12 +22,12 @@ class TaggedPart(NamedTuple):
     parts: tuple[TaggedPart, ...]
     partial: bool
 
-    def first(self, name: str) -> TaggedPart | None:
+    def find_first(self, name: str) -> TaggedPart | None:
         """Return the first part of that name at any depth."""
         for part in self.parts:
             if part.name == name:
                 return part
-            inner = part.first(name)
+            inner = part.find_first(name)
             if inner is not None:
                 return inner
         return None

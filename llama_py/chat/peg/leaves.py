@@ -84,7 +84,7 @@ class TextUntil(Expression):
 END = EndOfText()
 
 
-def until(*tags: str, but: str = "") -> Expression:
+def text_until(*tags: str, but: str = "") -> Expression:
     return TextUntil(tags, but)
 
 

@@ -66,10 +66,10 @@ def permutation(name: str, items: list[Expression]) -> Expression:
         return seq(*items)
     made: dict[frozenset[int], Expression] = {frozenset(): NOTHING}
 
-    def left(places: frozenset[int]) -> Expression:
+    def remaining(places: frozenset[int]) -> Expression:
         if places not in made:
-            each = (items[i] + left(places - {i}) for i in sorted(places))
+            each = (items[i] + remaining(places - {i}) for i in sorted(places))
             made[places] = rule(f"{name}-{len(made)}", choice(*each))
         return made[places]
 
-    return left(frozenset(range(len(items))))
+    return remaining(frozenset(range(len(items))))

@@ -85,7 +85,7 @@ class Drafts:
                 free = self.ctx.cparams.n_ctx_seq - track.text.end
                 n = min(one.n_max(self.params), track.n_left - 1, room, free, most(track) - 1)
                 if self.params.spec_draft_adaptive and n > 0:
-                    n = track.length(name).best(n)
+                    n = track.length(name).find_best(n)
                 if n > 0:
                     text = track.text
                     requests.append(DraftRequest(track.seq_id, text.ids, text.end - 1, n))

@@ -73,7 +73,7 @@ class _Going:
 class PrefixCache:
     """The tokens of all sequences of a context, and the states to return to.
 
-        cache = PrefixCache.of(ctx)
+        cache = PrefixCache.for_context(ctx)
         match = cache.start(ids)            # reuse known tokens
         cache.decode(ids[match.n_reused:])  # compute the rest, with snapshots
 
@@ -94,7 +94,7 @@ class PrefixCache:
         self.shifted: set[int] = set()  # sequences that lost tokens in their middle
 
     @classmethod
-    def of(cls, ctx: Context) -> PrefixCache:
+    def for_context(cls, ctx: Context) -> PrefixCache:
         """Return the cache of a context."""
         return ctx.companion(PrefixCache, PrefixCache)
 
@@ -245,7 +245,7 @@ class PrefixCache:
 
     def invalidate(self, seq_id: int, n: int) -> None:
         """Drop all after n tokens of a sequence, for all users, and empty the sequence."""
-        for at, state in self.snapshots.of(seq_id):
+        for at, state in self.snapshots.find_states(seq_id):
             if at.end > n:
                 self.snapshots.drop(at, state)
         self.ctx.memory.seq_rm(seq_id)
@@ -270,7 +270,7 @@ class PrefixCache:
             other.ctx.memory.state_write(io, seq_id)
             self.ctx.memory.state_read(StateReader(io.bytes()), seq_id)
             self.hold(tokens, seq_id)
-            for at, state in other.snapshots.of(seq_id):
+            for at, state in other.snapshots.find_states(seq_id):
                 node = self.tree.reach(tokens[: at.end], self.tree.kinds[seq_id])
                 self.snapshots.keep(node, state.data, state.marked)
 
@@ -327,7 +327,7 @@ class PrefixCache:
         memory, holder = self.ctx.memory, found.holder
         data = None if found.snapshot is None else found.snapshot.data
         if isinstance(holder, int) and data is None and not memory.supports_rollback:
-            data = self.snapshots.written(holder)
+            data = self.snapshots.serialize(holder)
         for used in (found.snapshot, holder):
             if isinstance(used, SavedState):
                 self.budget.use(used)
@@ -369,6 +369,7 @@ class PrefixCache:
         if saved is not None and not self.budget.add(saved):
             self.tree.release(saved)
 
+    of = Former("for_context")
     put_away = Former("offload")
     spoil = Former("invalidate")
     take_over = Former("transfer_from")

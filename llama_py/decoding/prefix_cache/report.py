@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ggml_py._moved import Former
+
 
 @dataclass(frozen=True, slots=True)
 class PrefixMatch:
@@ -28,7 +30,7 @@ class PrefixMatch:
         return self.n_tokens - self.n_reused
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """Short reason why no more was reused."""
         if self.n_same == 0:
             return "no cached sequence starts with this prompt"
@@ -44,4 +46,6 @@ class PrefixMatch:
 
     def __str__(self) -> str:
         source = f" from {self.source}" if self.source else ""
-        return f"{self.n_reused} tokens reused{source}, {self.n_computed} computed ({self.why})"
+        return f"{self.n_reused} tokens reused{source}, {self.n_computed} computed ({self.reason})"
+
+    why = Former("reason")

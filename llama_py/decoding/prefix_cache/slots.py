@@ -29,7 +29,7 @@ def save_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> int:
     io.text(str(reuse.ctx.adapter_key(seq_id)))
     io.array(np.asarray(tokens, np.int32))
     memory.state_write(io, seq_id)
-    kept = reuse.snapshots.of(seq_id)
+    kept = reuse.snapshots.find_states(seq_id)
     io.count(len(kept))
     for at, state in kept:
         io.count(at.end)

@@ -60,13 +60,13 @@ class Snapshots:
             step *= 2
         return SnapshotPlan({m for m in marks if n < m < n_tokens}, step)
 
-    def written(self, seq_id: int) -> bytes:
+    def serialize(self, seq_id: int) -> bytes:
         """Return the bytes of a snapshot of a sequence's current state."""
         io = StateWriter()
         self.memory.state_write(io, seq_id, partial=True)
         return io.bytes()
 
-    def of(self, seq_id: int) -> list[tuple[At, SavedState]]:
+    def find_states(self, seq_id: int) -> list[tuple[At, SavedState]]:
         """Return the states that a sequence can return to, the last one first."""
         end = self.tree.ends.get(seq_id)
         path = () if end is None else end.path()
@@ -75,7 +75,7 @@ class Snapshots:
     def take(self, seq_id: int, at: At, marked: bool) -> None:
         """Save the state of a sequence at its end node."""
         if self.wanted:
-            data = self.written(seq_id) if at.state is None else at.state.data
+            data = self.serialize(seq_id) if at.state is None else at.state.data
             self.keep(at, data, marked)
 
     def keep(self, at: At, data: bytes, marked: bool) -> None:

@@ -12,7 +12,7 @@ from ggml_py.backend import host_array
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 from llama_py.batch import UBatch
-from llama_py.graph.inputs.base import new_input, numbers_of, put, write
+from llama_py.graph.inputs.base import new_input, put, read_integers, write
 from llama_py.graph.params import GraphParams
 from llama_py.hparams.layer_shape import Window
 from llama_py.memory.kv import KVCacheContext
@@ -70,7 +70,7 @@ class InputAttnKV:
         rows, size = self.mctx.rows(), self.mctx.kv.kv_size
         if several:
             mask[:, np.asarray(idxs[0]) % size] = 0
-            tokens, seen = self._seen
+            tokens, seen = self._causal_pairs
             mask[tokens, rows[seen] % size] = 0
         elif len(rows) > 1:
             mask[each, rows % size] = 0
@@ -86,14 +86,14 @@ class InputAttnKV:
         kv, mask = self.mctx.kv, host_array(self.kq_mask)
         if mask is None or kv.window is not None or self.alibi or kv.tensors.v_trans:
             return None
-        idxs = [numbers_of(t) for t in (self.k_idxs, self.v_idxs) if t is not None and t.buffer]
+        idxs = [read_integers(t) for t in (self.k_idxs, self.v_idxs) if t is not None and t.buffer]
         if not idxs or any(t is None for t in idxs):
             return None
         rows = mask.reshape(-1, mask.shape[-1])
         return [t for t in idxs if t is not None], rows, np.arange(len(rows))
 
     @cached_property
-    def _seen(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    def _causal_pairs(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """Pairs of tokens of a sequence: the second is the first, or before it."""
         return np.tril_indices(self.k_idxs.ne[0])
 

@@ -46,7 +46,7 @@ def write(t: Tensor, values: npt.NDArray[Any]) -> None:
         set_tensor(t, values)
 
 
-def numbers_of(t: Tensor) -> memoryview | None:
+def read_integers(t: Tensor) -> memoryview | None:
     """Return an input's integers as a memoryview if they are in host memory, else None."""
     values = host_array(t)
     return None if values is None else values.reshape(-1).data

@@ -14,7 +14,7 @@ from llama_py.graph.params import GraphParams
 Rows = npt.NDArray[np.float32]
 
 
-def slopes_of(n_head: int) -> Rows:
+def compute_slopes(n_head: int) -> Rows:
     """Return each head's decay rate: a geometric series, in float32 steps like the C code."""
     n = np.log2(np.float32(n_head)) - np.float32(3)
     first = np.float32(2.0 ** -np.float64(np.float32(2.0 ** -np.float64(n))))
@@ -35,7 +35,7 @@ class InputDecay:
     def __init__(self, params: GraphParams) -> None:
         n_head = params.hparams.n_head[0]
         n_tokens, n_seqs = params.ubatch.n_seq_tokens, params.ubatch.n_seqs
-        self.rates = slopes_of(n_head)
+        self.rates = compute_slopes(n_head)
         self.slopes = new_input("slopes", F32, n_head)
         self.q = new_input("q_decay_exp", F32, 1, n_head, n_tokens, n_seqs)
         self.k = new_input("k_decay_exp", F32, 1, n_head, n_tokens, n_seqs)

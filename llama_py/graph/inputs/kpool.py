@@ -99,7 +99,7 @@ class InputKPool:
                 cells = np.full_like(cells, none)  # cells of an unused stream
             members.append(cells)
         every, n = np.concatenate(rows), plan.is_new.size
-        write(self.cells, _filled(every[:, -1], self.n_pool, filler))
+        write(self.cells, _pad(every[:, -1], self.n_pool, filler))
         shown = np.full((self.n_pool, size), none, np.int32)
         shown[:n] = np.concatenate(members)
         write(self.members, shown)
@@ -119,7 +119,7 @@ class InputKPool:
         for seq_id, mine in _by_first_seq(ubatch):
             seq, pos = plan.seqs[seq_id], ubatch.pos[mine]
             n_seen = np.searchsorted(seq.ends(size), pos, "right")[:, None]
-            first = plan.first[seq_id]
+            first = plan.first_pools[seq_id]
             numbers = np.arange(seq.starts.size)
             mask[mine, first : first + numbers.size] = np.where(numbers < n_seen, 0, -np.inf)
             slots = np.arange(n_slots)
@@ -140,7 +140,7 @@ class InputKPool:
         return cells + (self._row(seq, 0) if self.gathers else 0), there & (back < n_tail[:, None])
 
 
-def _filled(x: Cells, n: int, value: int) -> Ints:
+def _pad(x: Cells, n: int, value: int) -> Ints:
     found = np.full(n, value, np.int32)
     found[: x.size] = x
     return found

@@ -75,10 +75,10 @@ class InputNGrams:
         ids[:, 0] = -1 if ubatch.token is None else ubatch.token
         pos = ubatch.pos[: ubatch.n_tokens]
         for seq_id, where in ubatch.by_seq():
-            ids[where, 1:] = self._before(seq_id, pos[where], n - 1, ubatch.token is None)
+            ids[where, 1:] = self._find_preceding(seq_id, pos[where], n - 1, ubatch.token is None)
         write(self.rows, self.hashes.rows(ids).reshape(-1))
 
-    def _before(
+    def _find_preceding(
         self, seq_id: int, pos: npt.NDArray[np.int32], n: int, by_order: bool
     ) -> npt.NDArray[np.int32]:
         """Return the n tokens before each given position of a sequence, the last first, from

@@ -59,13 +59,13 @@ class Line:
         self.cells, self.keys = self.cells[order], keys[:, order]
         self.places = np.arange(order.size)
 
-    def place_of(self, pos: npt.NDArray[np.int32]) -> Ints:
+    def find_places(self, pos: npt.NDArray[np.int32]) -> Ints:
         """Return the index of tokens at positions [4, n] or [1, n] in the sequence. -> [n]"""
         if self.keys is None:
             return np.asarray(pos[0], np.int64)
         wanted = pos[[0, 1, 2] if len(pos) > 1 else [0, 0, 0]]
         before = [
-            np.count_nonzero(_up_to(self.keys, wanted[:, i])) - 1 for i in range(pos.shape[1])
+            np.count_nonzero(_is_at_most(self.keys, wanted[:, i])) - 1 for i in range(pos.shape[1])
         ]
         return np.array(before, np.int64)
 
@@ -94,7 +94,7 @@ def _rising(places: Ints) -> bool:
     return bool((places[1:] > places[:-1]).all())
 
 
-def _up_to(keys: Ints, key: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
+def _is_at_most(keys: Ints, key: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     """Return True for keys [3, n] up to and including `key`."""
     found = keys[2] <= key[2]
     for i in (1, 0):
@@ -102,7 +102,7 @@ def _up_to(keys: Ints, key: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_]:
     return np.asarray(found)
 
 
-def blocks_of(lines: list[Line], size: int, n_kv: int) -> PooledBlocks:
+def build_blocks(lines: list[Line], size: int, n_kv: int) -> PooledBlocks:
     """Return the blocks of several sequences of a stream that share no cells."""
     starts = [line.blocks(size) for line in lines]
     pairs = [*zip(lines, starts, strict=True)]
@@ -159,14 +159,14 @@ class InputPooledBlocks:
             mine = slice(s * self.n, (s + 1) * self.n)
             seqs, numbers = np.unique(_viewpoints(ubatch.seq_id[mine]), return_inverse=True)
             lines = [Line(cells, int(seq), self.n_kv) for seq in seqs]
-            found = blocks_of(lines, self.size, self.n_kv)
+            found = build_blocks(lines, self.size, self.n_kv)
             n = len(found.cells)
             blk_cells[s, :n], blk_pos[:, s, :n] = found.cells, found.pos
             rest = min(n, self.n_blocks - 1)  # one more block for cells outside complete blocks
             cell_blk[s] = np.where(found.of < 0, rest, found.of)
             for number, line in enumerate(lines):
                 rows = np.flatnonzero(numbers == number)
-                tail = (line.place_of(pos[:, mine][:, rows]) + 1) // self.size * self.size
+                tail = (line.find_places(pos[:, mine][:, rows]) + 1) // self.size * self.size
                 bias[s, rows, :n] = self._bias(found, number, tail)
             if n < self.n_blocks:
                 bias[s, :, n] = FORCED

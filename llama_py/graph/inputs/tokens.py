@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ggml_py.errors import ContextError
 from ggml_py.types import F32, I32
 from llama_py.batch import UBatch
-from llama_py.graph.inputs.base import new_input, numbers_of, put, write
+from llama_py.graph.inputs.base import new_input, put, read_integers, write
 from llama_py.graph.params import GraphParams
 
 
@@ -35,7 +35,7 @@ class InputEmbd:
 
     @cached_property
     def _ids(self) -> memoryview | None:
-        return None if self.tokens.buffer is None else numbers_of(self.tokens)
+        return None if self.tokens.buffer is None else read_integers(self.tokens)
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.tokens.ne[0] == params.ubatch.n_tokens
@@ -85,7 +85,7 @@ class InputPos:
 
     @cached_property
     def _values(self) -> memoryview | None:
-        return numbers_of(self.pos)
+        return read_integers(self.pos)
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.pos.ne[0] == params.ubatch.n_tokens * self.n_pos

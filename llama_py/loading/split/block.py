@@ -24,7 +24,7 @@ class SplitBlock:
 
     def __call__(self, g: GraphBuilder, *inputs_il: Any) -> Tensor:
         """Apply all parts to the block's inputs and the layer's number, and sum. -> [n_embd, n]"""
-        spread, *inputs, il = Spread.of(g, self.group), *inputs_il
+        spread, *inputs, il = Spread.for_graph(g, self.group), *inputs_il
         for t in inputs:
             g.expand(t)
         running = [
@@ -36,13 +36,13 @@ class SplitBlock:
             turns = [
                 None if s is None else _Turn(s, spread, i, given) for i, s in enumerate(running)
             ]
-            results = [None if t is None else spread.on(i, t.take) for i, t in enumerate(turns)]
+            results = [None if t is None else spread.build(i, t.take) for i, t in enumerate(turns)]
             given = spread.all_reduce(results)
             if any(t is not None and t.is_last for t in turns):
                 return given
 
 
-class Beside:
+class SummedParts:
     """Parallel parts of blocks on one device, as one part: their results are added there, so that
     one all-reduce is sufficient.
 
@@ -58,13 +58,13 @@ class Beside:
         *inputs, il = inputs_il
         total: Tensor | None = None
         for part, x in zip(self.parts, inputs, strict=True):
-            result = yield from _steps_of(part, g, [x], il)
+            result = yield from _iterate_part(part, g, [x], il)
             total = result if total is None else add(total, result)
         assert total is not None
         return total
 
 
-def beside(blocks: Sequence[Any]) -> SplitBlock | None:
+def join_blocks(blocks: Sequence[Any]) -> SplitBlock | None:
     """Join blocks with added results, so that one all-reduce suffices; None if a block is not split
     or the devices differ."""
     if not all(isinstance(block, SplitBlock) for block in blocks):
@@ -73,7 +73,7 @@ def beside(blocks: Sequence[Any]) -> SplitBlock | None:
     if len(with_part) > 1:
         return None
     each = [
-        None if parts[0] is None else Beside(parts)
+        None if parts[0] is None else SummedParts(parts)
         for parts in zip(*(block.parts for block in blocks), strict=True)
     ]
     return SplitBlock(each, blocks[0].group)
@@ -94,7 +94,7 @@ class _Turn:
         try:
             if self.given is None:
                 return next(self.steps)
-            return self.steps.send(self.spread.at(self.given, self.number))
+            return self.steps.send(self.spread.get_replica(self.given, self.number))
         except StopIteration as end:
             self.is_last = True
             result: Tensor = end.value
@@ -103,11 +103,11 @@ class _Turn:
 
 def _steps(part: Any, spread: Spread, number: int, inputs: Sequence[Tensor], il: int) -> Steps:
     """Yield the partial sums of a part, and return its result."""
-    here = [spread.at(t, number) for t in inputs]
-    return (yield from _steps_of(part, spread.parts[number], here, il))
+    here = [spread.get_replica(t, number) for t in inputs]
+    return (yield from _iterate_part(part, spread.parts[number], here, il))
 
 
-def _steps_of(part: Any, g: GraphBuilder, inputs: Sequence[Tensor], il: int) -> Steps:
+def _iterate_part(part: Any, g: GraphBuilder, inputs: Sequence[Tensor], il: int) -> Steps:
     if hasattr(part, "steps"):
         result: Tensor = yield from part.steps(g, *inputs, il)
     else:
@@ -126,10 +126,10 @@ class SplitLinear(Linear):
         self.rows, self.group = rows, group
 
     def product(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        spread = Spread.of(g, self.group)
+        spread = Spread.for_graph(g, self.group)
         g.expand(x)
         parts = [
-            spread.on(i, lambda i=i, w=w: mul_mat(w, spread.at(x, i), self.prec))
+            spread.build(i, lambda i=i, w=w: mul_mat(w, spread.get_replica(x, i), self.prec))
             for i, w in enumerate(self.rows)
         ]
         return spread.side_by_side(parts)

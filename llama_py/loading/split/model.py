@@ -14,13 +14,19 @@ from llama_py.gguf.tensor_part import TensorCut
 from llama_py.graph.linear import ExpertLinear, Linear
 from llama_py.hparams import HParams
 from llama_py.hparams.shard import Shard, apportion
-from llama_py.loading.split.block import SplitBlock, SplitLinear, beside
-from llama_py.loading.split.pieces import TensorPiece, ranges_of, why_not
+from llama_py.loading.split.block import SplitBlock, SplitLinear, join_blocks
+from llama_py.loading.split.pieces import TensorPiece, list_ranges, why_not
 from llama_py.loading.split.spread import Group
-from llama_py.loading.split.walk import attributes, every, is_block, is_made_of, tensors_of
+from llama_py.loading.split.walk import (
+    attributes,
+    collect_tensors,
+    collect_values,
+    is_block,
+    is_made_of,
+)
 from llama_py.loading.split.weights import PartWeights
 from llama_py.models.trunks.architecture import Architecture
-from llama_py.weights import Weights, shown
+from llama_py.weights import Weights, format_shape
 from llama_py.weights.declarations import DeviceOf
 from llama_py.weights.parallel import Parallel
 from llama_py.weights.placement import Placement
@@ -46,7 +52,7 @@ def split(arch: Architecture, w: Weights, place: Placement, device_of: DeviceOf)
         if len(devices) == 1:
             continue
         if place.split_mode == "row":
-            _Rows(arch, w, stage, device_of).split(every(arch))
+            _Rows(arch, w, stage, device_of).split(collect_values(arch))
         else:
             _Graph(arch, w, stage, device_of).split()
 
@@ -95,7 +101,9 @@ class _Splitter:
         """Yield a tensor's part for each of its pieces: (number of a device, its piece)."""
         info = self.w.info(pieces[0][1].name)
         assert info is not None
-        for (number, piece), ranges in zip(pieces, ranges_of([p for _, p in pieces]), strict=True):
+        for (number, piece), ranges in zip(
+            pieces, list_ranges([p for _, p in pieces]), strict=True
+        ):
             yield TensorCut(piece.tensor, self.devices[number], info, piece.dim, tuple(ranges))
 
 
@@ -152,7 +160,7 @@ class _Graph(_Splitter):
     ) -> None:
         super().__init__(arch, w, stage, device_of)
         shares = [
-            Shard(self.shares, i, self._block_of, self._has, stage.by_expert)
+            Shard(self.shares, i, self._find_block_size, self._has, stage.by_expert)
             for i in range(len(self.devices))
         ]
         self.weights = [PartWeights(w, x, stage.first + i) for i, x in enumerate(shares)]
@@ -164,7 +172,7 @@ class _Graph(_Splitter):
         self.used: list[Any] = []  # blocks: a list of parts each
         self.told: set[str] = set()
 
-    def _block_of(self, stem: str) -> int:
+    def _find_block_size(self, stem: str) -> int:
         """Return the largest quantization block size in matrices named `stem`."""
         end = f".{stem}.weight"
         sizes = (t.type.block_size for name, t in self.w.infos.items() if name.endswith(end))
@@ -175,11 +183,11 @@ class _Graph(_Splitter):
         return any(name.endswith(end) for name in self.w.infos)
 
     def split(self) -> None:
-        whole = {t.name: t for t in tensors_of(self.arch)}
+        whole = {t.name: t for t in collect_tensors(self.arch)}
         self._visit(self.arch, self.parts)
         self._warn_of_idle()
         cut = self._cut_blocks()
-        left = tensors_of(self.arch)
+        left = collect_tensors(self.arch)
         kept = {id(t) for t in left}
         replaced = [t for name, t in whole.items() if name in cut and id(t) not in kept]
         self._replicate(left)
@@ -220,7 +228,7 @@ class _Graph(_Splitter):
                 if new is not value:
                     setattr(whole, name, new)
         if names := getattr(whole, "side_by_side", ()):
-            whole.both = beside([getattr(whole, name) for name in names])
+            whole.both = join_blocks([getattr(whole, name) for name in names])
 
     def _replacement(self, value: Any, parts: Sequence[Any]) -> Any:
         if not is_made_of(value) or isinstance(value, Tensor | Linear | SplitBlock):
@@ -233,21 +241,23 @@ class _Graph(_Splitter):
 
     def _shared(self, block: Any, parts: Sequence[Any]) -> Any:
         """Return a block shared by devices, or the block unchanged, logging the reason."""
-        tensors = tensors_of(block)
+        tensors = collect_tensors(block)
         if not tensors or self.is_elsewhere(tensors):
             return block
-        if self.stage.experts_alone and not any(isinstance(x, ExpertLinear) for x in every(block)):
+        if self.stage.experts_alone and not any(
+            isinstance(x, ExpertLinear) for x in collect_values(block)
+        ):
             return block
         why = "partial results of this block cannot be added"
         if vars(type(block)).get("parts_keep", _UNSPLIT) is not _UNSPLIT:
-            used, why = self._used(parts)
+            used, why = self._select_parts(parts)
         if why:
             self._tell(block, tensors, why)
             return block
         self._note(block, used)
         return SplitBlock(used, self.group)
 
-    def _used(self, parts: Sequence[Any]) -> tuple[list[Any], str]:
+    def _select_parts(self, parts: Sequence[Any]) -> tuple[list[Any], str]:
         """Return the parts with tensors, None for others; and a reason against using them, or
         ""."""
         pieces = [self._pieces(i, part) for i, part in enumerate(parts)]
@@ -268,14 +278,14 @@ class _Graph(_Splitter):
 
     def _pieces(self, number: int, part: Any) -> list[TensorPiece]:
         own = self.weights[number].pieces
-        return [own[id(t)] for t in tensors_of(part) if id(t) in own]
+        return [own[id(t)] for t in collect_tensors(part) if id(t) in own]
 
     def _too_small(self, pieces: Sequence[TensorPiece]) -> str:
         for p in pieces:
             if p.is_sum and (info := self.w.info(p.name)) is not None:
                 return (
-                    f"{p.name} [{shown(info.ne)}] of {info.type} has too few heads or blocks to "
-                    f"split over {len(self.devices)} devices"
+                    f"{p.name} [{format_shape(info.ne)}] of {info.type} has too few heads or "
+                    f"blocks to split over {len(self.devices)} devices"
                 )
         return "no tensor can be split"
 
@@ -287,7 +297,7 @@ class _Graph(_Splitter):
         for name, found in by_name.items():
             info = self.w.info(name)
             if info is not None and (why := why_not(found, info)):
-                return f"{name} [{shown(info.ne)}]: {why}"
+                return f"{name} [{format_shape(info.ne)}]: {why}"
         return ""
 
     def _note(self, block: Any, used: list[Any]) -> None:
@@ -296,7 +306,7 @@ class _Graph(_Splitter):
         for number, part in enumerate(used):
             if part is not None and part is not first:
                 own = self.weights[number].pieces
-                for linear in every(part):
+                for linear in collect_values(part):
                     if isinstance(linear, Linear | ExpertLinear) and (
                         (p := own.get(id(linear.weight))) is not None and p.is_partial
                     ):  # also for experts: all parts have the whole bias
@@ -304,7 +314,7 @@ class _Graph(_Splitter):
         self.used.append(used)
         keeps = type(block).parts_keep
         for kind in keeps if isinstance(keeps, tuple) else [] if keeps is None else [keeps]:
-            il = _layer_of(tensors_of(block))
+            il = _find_layer(collect_tensors(block))
             with_part = [
                 None if part is None else arch for part, arch in zip(used, self.parts, strict=True)
             ]
@@ -349,13 +359,13 @@ class _Graph(_Splitter):
                 "split_mode graph: %s, with %s [%s], is not split and runs on %s: %s",
                 kind,
                 largest.name,
-                shown(largest.ne),
+                format_shape(largest.ne),
                 self.devices[0].name,
                 why,
             )
 
 
-def _layer_of(tensors: Sequence[Tensor]) -> int:
+def _find_layer(tensors: Sequence[Tensor]) -> int:
     """Return the number in the names `blk.N.`, the last if they differ."""
     names = (t.name.split(".") for t in tensors)
     return max(int(parts[parts.index("blk") + 1]) for parts in names if "blk" in parts)

@@ -36,7 +36,7 @@ class TensorPiece:
         return (self.dim == 0 and self.tensor.ne[1] > 1) or (self.dim == 2 and self.is_sum)
 
 
-def ranges_of(pieces: Sequence[TensorPiece]) -> list[list[Range]]:
+def list_ranges(pieces: Sequence[TensorPiece]) -> list[list[Range]]:
     """Return the ranges of each piece along the cut dimension, if they make up the tensor."""
     found: list[list[Range]] = [[] for _ in pieces]
     start = 0
@@ -59,6 +59,6 @@ def why_not(pieces: Sequence[TensorPiece], info: TensorInfo) -> str:
     total = sum(sum(p.sections) for p in pieces)
     if total != info.ne[dim]:
         return f"the parts have {total} of {info.ne[dim]} elements along dimension {dim}"
-    if any(cuts_blocks(info, dim, ranges) for ranges in ranges_of(pieces)):
+    if any(cuts_blocks(info, dim, ranges) for ranges in list_ranges(pieces)):
         return f"a split would cut blocks of {info.type.block_size} elements of {info.type}"
     return ""

@@ -47,11 +47,11 @@ class PartBuilder(GraphBuilder):
             t.name = f"{name}-{il_cb(il, self.number)}" if il >= 0 else name
         return t
 
-    def _here(self, inp: Input) -> Input:
+    def _localize_input(self, inp: Input) -> Input:
         """Return an input with this device's memory."""
         if id(inp) not in self._mine:
             mine: Any = copy(inp)
-            mine.mctx = mine.mctx.on(self.memory)
+            mine.mctx = mine.mctx.select_part(self.memory)
             self._mine[id(inp)] = mine
         found: Input = self._mine[id(inp)]
         return found
@@ -66,18 +66,18 @@ class PartBuilder(GraphBuilder):
 
     @property
     def inp_rs(self) -> Any:
-        return self._here(self.whole.inp_rs)
+        return self._localize_input(self.whole.inp_rs)
 
     @property
     def inp_slots(self) -> Any:
-        return self._here(self.whole.inp_slots)
+        return self._localize_input(self.whole.inp_slots)
 
     @property
     def inp_cross(self) -> Any:
         return self.whole.inp_cross
 
     def inp_cache(self, part: str = BASE, f16: bool = False) -> Any:
-        return self._here(self.whole.inp_cache(part, f16))
+        return self._localize_input(self.whole.inp_cache(part, f16))
 
     def inp_no_cache(self, window: Any) -> Any:
         return self.whole.inp_no_cache(window)
@@ -124,14 +124,14 @@ class Spread:
         self._n_seen = 0  # norms of all layers
 
     @classmethod
-    def of(cls, g: GraphBuilder, group: Group) -> Spread:
+    def for_graph(cls, g: GraphBuilder, group: Group) -> Spread:
         """Return the spread of a graph."""
         spreads: dict[int, Spread] = g.shared("spreads", dict)
         if group.first not in spreads:
             spreads[group.first] = cls(g, group, [None, *spreads.values()][-1])
         return spreads[group.first]
 
-    def on(self, number: int, make: Any) -> Tensor:
+    def build(self, number: int, make: Any) -> Tensor:
         """Expand a tensor built by `make`; assign all its new nodes to that device."""
         nodes = self.g.gf.nodes
         first = len(nodes)
@@ -139,7 +139,7 @@ class Spread:
         self.g.res.in_part += [(t, self.group.first + number) for t in nodes[first:]]
         return made
 
-    def at(self, t: Tensor, number: int) -> Tensor:
+    def get_replica(self, t: Tensor, number: int) -> Tensor:
         """Return a tensor on a device. Results of simple ops on sums are computed there again;
         others are copied by the scheduler.
         """
@@ -151,7 +151,7 @@ class Spread:
         if key not in self._at:
             total = self._sums.get(id(t))
             if total is None:
-                self._at[key] = self._again(t, number)
+                self._at[key] = self._recompute(t, number)
             else:
                 self._at[key] = self._part(total, number, t)
         return self._at[key]
@@ -160,7 +160,7 @@ class Spread:
         """Return True if t depends on the group's sums, or precedes the first sum."""
         found = self._follows.get(id(t))
         if found is None:
-            if self._came_in(t):
+            if self._is_replicated_input(t):
                 found = True
                 self._first.add(id(t))
             elif _is_simple(t):
@@ -172,7 +172,7 @@ class Spread:
             self._follows[id(t)] = found
         return found
 
-    def _came_in(self, t: Tensor) -> bool:
+    def _is_replicated_input(self, t: Tensor) -> bool:
         """Return True if the preceding group's devices each compute it."""
         before = self.before
         if before is None or t.op == "NONE" or self._is_own(t):
@@ -203,9 +203,9 @@ class Spread:
         self._norms |= {id(t) for t, il in new if il in self.group.layers}
         return self._norms
 
-    def _again(self, t: Tensor, number: int) -> Tensor:
+    def _recompute(self, t: Tensor, number: int) -> Tensor:
         """Compute a node again on another device."""
-        src = tuple(None if s is None else self.at(s, number) for s in t.src)
+        src = tuple(None if s is None else self.get_replica(s, number) for s in t.src)
         name = _NUMBER.sub(lambda m: f"-{il_cb(int(m[1]), number)}", t.name)
         base, offset, old = None, 0, t.src[0]
         if t.view_src is not None and old is not None:
@@ -219,13 +219,13 @@ class Spread:
         whole_blocks = first.ne[0] % kind.block_size == 0
         if kind is not F32 and first.ne[1] > REDUCED_AS_F32 and whole_blocks:
             parts = [
-                None if t is None else self.on(i, partial(cast, t, kind))
+                None if t is None else self.build(i, partial(cast, t, kind))
                 for i, t in enumerate(parts)
             ]
         order = [*range(1, len(parts)), 0]  # the result is on the device of the last part
         last = [i for i in order if parts[i] is not None][-1]
-        total = self.on(last, lambda: all_reduce([parts[i] for i in order]))
-        cur = self.on(0, lambda: self._part(total, 0, first))
+        total = self.build(last, lambda: all_reduce([parts[i] for i in order]))
+        cur = self.build(0, lambda: self._part(total, 0, first))
         self._sums[id(cur)] = total
         self._follows[id(cur)] = True
         return cur
@@ -240,7 +240,7 @@ class Spread:
         """Concatenate rows of results [n_i, ...] on the main device. -> [sum of n_i, ...]"""
         whole = parts[0]
         for t in parts[1:]:
-            whole = self.on(0, partial(concat, whole, t, 0))
+            whole = self.build(0, partial(concat, whole, t, 0))
         return whole
 
 

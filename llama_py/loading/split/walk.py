@@ -36,7 +36,7 @@ def inside(value: Any) -> Iterator[Any]:
         yield from attributes(value).values()
 
 
-def every(value: Any) -> list[Any]:
+def collect_values(value: Any) -> list[Any]:
     """Return all values inside a value, itself included, each once."""
     found: dict[int, Any] = {}
     todo = [value]
@@ -50,8 +50,8 @@ def every(value: Any) -> list[Any]:
     return [*found.values()]
 
 
-def tensors_of(value: Any) -> list[Tensor]:
-    return [one for one in every(value) if isinstance(one, Tensor)]
+def collect_tensors(value: Any) -> list[Tensor]:
+    return [one for one in collect_values(value) if isinstance(one, Tensor)]
 
 
 def is_block(value: object) -> bool:

@@ -20,7 +20,7 @@ class PartWeights(Weights):
     """
 
     def __init__(self, whole: Weights, share: Shard, number: int) -> None:
-        super().__init__(whole.infos, whole.where, whole.like)
+        super().__init__(whole.infos, whole.source, whole.reference_engine)
         self.share, self.number = share, number
         self.pieces: dict[int, TensorPiece] = {}
         self._by_name: dict[str, TensorPiece] = {}
@@ -100,7 +100,7 @@ class PartWeights(Weights):
             piece.problem = "it belongs to a norm over the dimension that devices would split"
         return norm
 
-    def tied(self, name: str) -> Tensor:
+    def tied_tensor(self, name: str) -> Tensor:
         return self.tensor(name)
 
 

@@ -45,13 +45,13 @@ class PartialHead:
         self.rows = w.tensor(ROWS, self.n)
         if info.type is not I64:
             raise WeightsError(
-                f"{w.where}: tensor {ROWS!r} must be i64, got {info.type}; convert the model again"
+                f"{w.source}: tensor {ROWS!r} must be i64, got {info.type}; convert the model again"
             )
         ids = np.ascontiguousarray(info.data).reshape(-1).view("<i8")
         bad = ids[(ids < 0) | (ids >= n_vocab)]
         if bad.size:
             raise WeightsError(
-                f"{w.where}: token ids in tensor {ROWS!r} must be in [0, {n_vocab}), got "
+                f"{w.source}: token ids in tensor {ROWS!r} must be in [0, {n_vocab}), got "
                 f"{bad[0]}; convert the model again"
             )
 
@@ -82,10 +82,10 @@ class Ends:
         n_embd = self.hp.n_embd
         self.output = w.optional_linear("output", n_embd, self.n_tokens, scaled=False)
         if self.output is None and self.token_embd is not None and self.some is None:
-            self.output = Linear(w.tied("token_embd.weight"))
+            self.output = Linear(w.tied_tensor("token_embd.weight"))
         if self.some is not None and self.output is None:
             raise WeightsError(
-                f"{w.where}: tensor {ROWS!r} needs an LM head, which the file does not have; "
+                f"{w.source}: tensor {ROWS!r} needs an LM head, which the file does not have; "
                 "convert the model again"
             )
 

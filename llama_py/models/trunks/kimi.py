@@ -37,7 +37,9 @@ class KimiHParams(LatentHParams):
     def shared(self, share: Shard) -> Self:
         hp = super().shared(share)
         for il in filter(self.is_recr, range(self.n_layer)):
-            hp._of_heads(share.of(self.n_head_kda, self.n_embd_head_kda, "attn_output", il=il))
+            hp._of_heads(
+                share.count_own(self.n_head_kda, self.n_embd_head_kda, "attn_output", il=il)
+            )
         return hp
 
     @property

@@ -54,7 +54,7 @@ class LatentSizesHParams(HParams):
         shape = self.layers[il]
         if shape.recurrent:
             return shape
-        n = share.of(shape.n_head, self.latent(il).d_v, "attn_output", il=il)
+        n = share.count_own(shape.n_head, self.latent(il).d_v, "attn_output", il=il)
         return replace(shape, n_head=n)
 
     def n_embd_values(self, il: int) -> int:

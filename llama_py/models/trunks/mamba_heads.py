@@ -30,7 +30,7 @@ from llama_py.blocks.state import (
 )
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
-from llama_py.hparams.shard import Steps, alone
+from llama_py.hparams.shard import Steps, run_steps
 from llama_py.memory.specs import StateSpec
 from llama_py.weights import Weights
 
@@ -56,7 +56,7 @@ class MambaHeads:
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Apply the layer: [n_embd, n_tokens] -> same shape."""
-        return alone(self.steps(g, cur, il))
+        return run_steps(self.steps(g, cur, il))
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
         """Apply the layer, yielding B, C and dt, which need all heads, before the scan."""

@@ -64,7 +64,7 @@ class Imatrix:
         found: Floats = means.astype(np.float32).ravel()
         return found
 
-    def restricted(self, include: Sequence[str], exclude: Sequence[str]) -> Imatrix:
+    def select_entries(self, include: Sequence[str], exclude: Sequence[str]) -> Imatrix:
         """Return the entries with names that contain any of `include`, but not of `exclude`."""
         kept = {
             name: entry
@@ -138,7 +138,7 @@ class _Cursor:
         return self.data[self.at - n : self.at]
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         return self.at >= len(self.data)
 
 
@@ -154,9 +154,9 @@ def _read_old(path: Path) -> Imatrix:
         values = np.frombuffer(cursor.take(4 * size), "<f4").copy()
         entries[name] = ImatrixEntry(values, np.array([calls], np.int64))
     found = Imatrix(str(path), entries, old=True)
-    if not cursor.done:
+    if not cursor.is_done:
         found.n_chunks = cursor.number()
-    if not cursor.done:
+    if not cursor.is_done:
         text = cursor.take(cursor.number()).decode("utf-8", "surrogateescape")
         found.datasets = [text] if text else []
     return found

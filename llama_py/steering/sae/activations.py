@@ -40,7 +40,7 @@ def jumprelu(x: F32, w: Weights, cfg: SAEConfig) -> F32:
     return found
 
 
-def gated(x: F32, w: Weights, cfg: SAEConfig) -> F32:
+def gated_relu(x: F32, w: Weights, cfg: SAEConfig) -> F32:
     """Return gated features: one product selects them, the other, scaled, is their size."""
     shared = x @ w["W_enc"]
     found: F32 = np.maximum(shared * np.exp(w["r_mag"]) + w["b_mag"], 0)
@@ -58,5 +58,5 @@ ARCHITECTURES: dict[str, tuple[Encode, tuple[str, ...]]] = {
     "standard": (standard, ("b_enc",)),
     "topk": (topk, ("b_enc",)),
     "jumprelu": (jumprelu, ("b_enc", "threshold")),
-    "gated": (gated, ("b_gate", "r_mag", "b_mag")),
+    "gated": (gated_relu, ("b_gate", "r_mag", "b_mag")),
 }

@@ -47,7 +47,7 @@ class SAEConfig:
             raise ModelError(f"k of a topk SAE must be from 1 to {self.d_sae}, got {self.k}")
 
 
-def config_of(found: Mapping[str, Any], d_in: int, d_sae: int) -> SAEConfig:
+def parse_config(found: Mapping[str, Any], d_in: int, d_sae: int) -> SAEConfig:
     """Return the configuration of a SAELens cfg.json, old or since version 6; sizes are the
     weights'.
 

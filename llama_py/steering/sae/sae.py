@@ -13,7 +13,7 @@ import numpy.typing as npt
 from ggml_py.errors import ModelError
 from llama_py.steering.sae import files
 from llama_py.steering.sae.activations import ARCHITECTURES, F32, decoder_norm
-from llama_py.steering.sae.config import SAEConfig, config_of
+from llama_py.steering.sae.config import SAEConfig, parse_config
 
 Change = Callable[[npt.NDArray[Any], Any], F32]
 
@@ -62,11 +62,11 @@ class SAE:
         if "W_enc" not in arrays or "W_dec" not in arrays:
             raise ModelError(f"{path}: W_enc and W_dec are missing; found: {', '.join(arrays)}")
         d_in = arrays["b_dec"].size if "b_dec" in arrays else min(arrays["W_dec"].shape)
-        arrays["W_enc"] = _turned(arrays["W_enc"], d_in, 0)
-        arrays["W_dec"] = _turned(arrays["W_dec"], d_in, 1)
+        arrays["W_enc"] = _orient(arrays["W_enc"], d_in, 0)
+        arrays["W_dec"] = _orient(arrays["W_dec"], d_in, 1)
         if (factor := arrays.pop("scaling_factor", None)) is not None:  # factor of decoded features
             arrays["W_dec"] = arrays["W_dec"] * factor[:, None]
-        cfg = config_of(found, d_in, arrays["W_enc"].shape[1])
+        cfg = parse_config(found, d_in, arrays["W_enc"].shape[1])
         return cls(replace(cfg, hook_name=hook_name or cfg.hook_name), arrays)
 
     def save(self, folder: str | Path) -> None:
@@ -88,7 +88,7 @@ class SAE:
 
     def encode(self, x: npt.ArrayLike) -> F32:
         """Encode rows [n, d_in], or [n, n_head, d_head], to features [n, d_sae]."""
-        rows, _, _ = self._normalized(self._rows(x))
+        rows, _, _ = self._normalize(self._rows(x))
         if self.cfg.apply_b_dec_to_input:
             rows = rows - self.b_dec
         return self._encode(rows, self.weights, self.cfg)
@@ -103,7 +103,7 @@ class SAE:
             return rows
         if like is None:
             raise ModelError("this SAE normalizes rows; use decode(features, like=rows) to undo it")
-        _, centre, scale = self._normalized(self._rows(like))
+        _, centre, scale = self._normalize(self._rows(like))
         found: F32 = rows * scale + centre
         return found
 
@@ -116,7 +116,7 @@ class SAE:
         ids, values = self._features(amounts)
 
         def change(x: npt.NDArray[Any], at: Any) -> F32:
-            return self._moved(x, ids, np.broadcast_to(values, (len(x), len(ids))))
+            return self._move(x, ids, np.broadcast_to(values, (len(x), len(ids))))
 
         return change
 
@@ -126,7 +126,7 @@ class SAE:
         ids, wanted = self._features(values)
 
         def change(x: npt.NDArray[Any], at: Any) -> F32:
-            return self._moved(x, ids, wanted - self.encode(x)[:, ids])
+            return self._move(x, ids, wanted - self.encode(x)[:, ids])
 
         return change
 
@@ -160,7 +160,7 @@ class SAE:
             )
         return rows
 
-    def _normalized(self, x: F32) -> tuple[F32, Any, Any]:
+    def _normalize(self, x: F32) -> tuple[F32, Any, Any]:
         """Return normalized rows, and the center and scale that restore them."""
         how = self.cfg.normalize_activations
         if how == "layer_norm":
@@ -179,9 +179,9 @@ class SAE:
         found: F32 = features @ self.W_dec[ids]
         return found
 
-    def _moved(self, x: npt.NDArray[Any], ids: list[int], by: Any) -> F32:
+    def _move(self, x: npt.NDArray[Any], ids: list[int], by: Any) -> F32:
         rows = self._rows(x)
-        _, _, scale = self._normalized(rows)
+        _, _, scale = self._normalize(rows)
         moved: F32 = rows + self._push(np.asarray(by, np.float32), ids) * scale
         return moved.reshape(x.shape)
 
@@ -192,6 +192,6 @@ class SAE:
         return list(values), np.array([*values.values()], np.float32)
 
 
-def _turned(matrix: F32, d_in: int, axis: int) -> F32:
+def _orient(matrix: F32, d_in: int, axis: int) -> F32:
     """Return the matrix with d_in as this dimension: some files have it transposed."""
     return matrix if matrix.ndim == 2 and matrix.shape[axis] == d_in else matrix.T

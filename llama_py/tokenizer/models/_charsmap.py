@@ -37,7 +37,7 @@ class Charsmap:
         self._units: list[int] = np.frombuffer(data, "<u4", size // 4, 4).tolist()
         self._replacements = data[4 + size :]
 
-    def longest(self, text: bytes, start: int) -> tuple[int, bytes] | None:
+    def find_longest(self, text: bytes, start: int) -> tuple[int, bytes] | None:
         """Return the end of the longest key at `start`, and its replacement.
 
         Raises TokenizerError for a table with invalid offsets.

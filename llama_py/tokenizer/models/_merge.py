@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from llama_py.support.stopping import checked
+from llama_py.support.stopping import iterate_checked
 
 # Rank of text[a:b] and text[b:c], lower ranks merge first; None if they do not merge.
 Rank = Callable[[str, int, int, int], float | None]
@@ -56,9 +56,9 @@ def merge_symbols(text: str, rank: Rank) -> list[str]:
         if (found := rank(text, left, right, stop)) is not None:
             queue.push(found, (left, right, stop))
 
-    for i in checked(range(n - 1)):
+    for i in iterate_checked(range(n - 1)):
         ask(i, i + 1, i + 2)
-    for left, right, stop in checked(queue):
+    for left, right, stop in iterate_checked(queue):
         # Stale: one symbol of the pair was merged before.
         if end[left] != right or end[right] != stop:
             continue

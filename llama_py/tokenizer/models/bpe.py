@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from ggml_py.errors import TokenizerError
-from llama_py.support.stopping import checked
+from llama_py.support.stopping import iterate_checked
 from llama_py.tokenizer.characters import by_pieces, decode_utf8, is_space, lower
 from llama_py.tokenizer.models._base import LONG, SPACE, TextModel
 from llama_py.tokenizer.models._merge import merge_symbols
@@ -87,7 +87,7 @@ class BytePairs(TextModel):
         known, made = self._ids_of_word, self._encode_word
         return [
             id
-            for word in checked(words)
+            for word in iterate_checked(words)
             for id in (known(word) if len(word) < LONG else made(word))
         ]
 
@@ -180,7 +180,7 @@ class SpacedPairs(BytePairs):
         return {}
 
 
-class Unspaced(BytePairs):
+class WhitespaceBPE(BytePairs):
     """Words between white space, which is lost (`tokenizer.ggml.model` = whitespace)."""
 
     names = ("whitespace",)
@@ -193,4 +193,4 @@ class Unspaced(BytePairs):
         text = decode_utf8(text)
         shown = {c: " " if is_space(c) else lower(c) if self._lowercase else c for c in set(text)}
         words = "".join(map(shown.__getitem__, text)).split(" ")
-        return [id for word in words for id in super(Unspaced, self)._encode(word)]
+        return [id for word in words for id in super(WhitespaceBPE, self)._encode(word)]

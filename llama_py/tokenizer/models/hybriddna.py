@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from llama_py.support.stopping import checked
+from llama_py.support.stopping import iterate_checked
 from llama_py.tokenizer.models.bpe import BytePairs
 
 _OPEN, _CLOSE, _OTHER = "<dna>", "</dna>", "<oov>"
@@ -48,6 +48,6 @@ class HybridDna(BytePairs):
     def _dna(self, text: str) -> list[int]:
         """Encode letters of either case; the last token is padded with A."""
         data, ids = text.encode("utf-8", "surrogateescape").upper(), self.vocab.ids
-        parts = (data[i : i + _LENGTH] for i in checked(range(0, len(data), _LENGTH)))
+        parts = (data[i : i + _LENGTH] for i in iterate_checked(range(0, len(data), _LENGTH)))
         names = (part.ljust(_LENGTH, b"A").decode("utf-8", "surrogateescape") for part in parts)
         return [ids.get(name + _MARK, ids[_OTHER]) for name in names]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ggml_py.errors import TokenizerError
 from llama_py.gguf.metadata import describe, printable
-from llama_py.support.stopping import checked
+from llama_py.support.stopping import iterate_checked
 from llama_py.tokenizer.models._base import TextModel
 from llama_py.tokenizer.vocab import PREFIX, Defaults, read_vocab
 
@@ -46,7 +46,7 @@ class HashTokenizer(TextModel):
 
     def encode(self, text: str) -> list[int]:
         data, ids = text.encode("utf-8", "surrogateescape"), []
-        for start in checked(range(0, len(data), 5)):
+        for start in iterate_checked(range(0, len(data), 5)):
             number = 0
             for byte in data[start : start + 5]:
                 number = number * 31 + byte

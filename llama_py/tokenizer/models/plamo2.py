@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ggml_py.errors import TokenizerError
-from llama_py.support.stopping import checked
+from llama_py.support.stopping import iterate_checked
 from llama_py.tokenizer.characters import decode_utf8
 from llama_py.tokenizer.models._base import TextModel
 from llama_py.tokenizer.models._trie import Trie, matches, trie
@@ -71,7 +71,7 @@ class Suffixes(TextModel):
         or -1."""
         root, scores, n = self._trie, self._scores, len(text)
         costs, ends, tokens = [0] * (n + 1), [0] * n, [-1] * n
-        for at in checked(range(n - 1, -1, -1)):
+        for at in iterate_checked(range(n - 1, -1, -1)):
             best, end, token = costs[at + 1] - _UNKNOWN, at + 1, -1
             for stop, id in matches(root, text, at):
                 cost = costs[stop] - scores[id]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
-from llama_py.support.stopping import checked
+from llama_py.support.stopping import iterate_checked
 from llama_py.tokenizer.models._base import LONG, SPACE, TextModel
 from llama_py.tokenizer.models._merge import merge_symbols
 from llama_py.tokenizer.vocab import Defaults, read_vocab
@@ -38,7 +38,7 @@ class ScoredPieces(TextModel):
         known, made = self._ids_of_word, self._encode_word
         return [
             id
-            for word in checked(words)
+            for word in iterate_checked(words)
             for id in (known(word) if len(word) < LONG else made(word))
         ]
 

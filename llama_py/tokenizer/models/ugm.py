@@ -115,7 +115,7 @@ class Unigram(TextModel):
         # Like llama.cpp: also keep texts that only begin like a user-defined token.
         if n := depth(self._user_defined, text, at):
             return at + n, text[at : at + n]
-        if self._charsmap and (found := self._charsmap.longest(text, at)):
+        if self._charsmap and (found := self._charsmap.find_longest(text, at)):
             return found
         end = at + _width(text[at])
         if _is_character(text[at:end]):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
-from llama_py.support.stopping import EVERY, check_stopped, checked
+from llama_py.support.stopping import EVERY, check_stopped, iterate_checked
 from llama_py.tokenizer.characters import by_pieces, category, is_space, lower
 from llama_py.tokenizer.models._base import LONG, SPACE, TextModel
 from llama_py.tokenizer.models._trie import Trie, longest_match, trie
@@ -57,7 +57,7 @@ class WordPiece(TextModel):
         known, made = self._ids_of_word, self._encode_word
         return [
             id
-            for word in checked(words)
+            for word in iterate_checked(words)
             if word
             for id in (known(word) if len(word) < LONG else made(word))
         ]
@@ -88,10 +88,10 @@ class _Characters(dict[int, str]):
         self._lowercase, self._strip_accents = lowercase, strip_accents
 
     def __missing__(self, code: int) -> str:
-        self[code] = found = self._of(chr(code))
+        self[code] = found = self._normalize_char(chr(code))
         return found
 
-    def _of(self, char: str) -> str:
+    def _normalize_char(self, char: str) -> str:
         if self._strip_accents:
             # Like llama.cpp: the first character only, also of a Hangul syllable.
             char = unicodedata.normalize("NFD", char)[0] if category(char) != "-" else char

@@ -27,8 +27,8 @@ def strip_ids(
     if found is None:
         return set(), set()
     right = {i for i, type_ in enumerate(types) if found.all_right and type_ in SPECIAL_TYPES}
-    right |= set(vocab.ids_of(found.right))
-    return set(vocab.ids_of(found.left)), right - set(vocab.ids_of(found.spared))
+    right |= set(vocab.find_ids(found.right))
+    return set(vocab.find_ids(found.left)), right - set(vocab.find_ids(found.spared))
 
 
 @cache

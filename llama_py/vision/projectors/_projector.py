@@ -17,7 +17,7 @@ from ggml_py.tensor import Tensor
 from llama_py.vision.decode import MAX_PIXELS
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.hparams import VisionHParams
-from llama_py.vision.resize import U8, Size, aligned, fit
+from llama_py.vision.resize import U8, Size, align_size, fit
 from llama_py.weights import Weights
 
 F32 = npt.NDArray[np.float32]
@@ -61,9 +61,9 @@ class Projector(ABC):
         """Return the images to compute, in the text model's order, F32 [height, width, 3]. By
         default the image, centered in a square of the fixed size."""
         side = self.hp.image_size
-        return [self.normalized(fit(image, (side, side), self.resize))]
+        return [self.normalize_pixels(fit(image, (side, side), self.resize))]
 
-    def normalized(self, image: U8) -> F32:
+    def normalize_pixels(self, image: U8) -> F32:
         """Scale pixels as in training."""
         hp, f32 = self.hp, np.float32
         mean, std = np.array([hp.image_mean, hp.image_std], f32)
@@ -108,10 +108,10 @@ class Dynamic(Projector):
     def prepare(self, image: U8) -> list[F32]:
         height, width = image.shape[:2]
         hp = self.hp
-        size = aligned((width, height), hp.step, hp.pixels(self.least), hp.pixels(self.most))
+        size = align_size((width, height), hp.step, hp.pixels(self.least), hp.pixels(self.most))
         if size[0] * size[1] > MAX_PIXELS:
             raise ModelError(
                 f"the resized image has {size[0]} x {size[1]} pixels, more than {MAX_PIXELS}; "
                 "use a smaller image or a smaller min_tokens"
             )
-        return [self.normalized(fit(image, size, self.resize))]
+        return [self.normalize_pixels(fit(image, size, self.resize))]

@@ -16,7 +16,7 @@ from llama_py.gguf.keys import Keys, uint
 from llama_py.graph.linear import Norm, NormKind
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.hparams import VisionHParams
-from llama_py.vision.layers import VisionFeedForward, VisionProjections, attend, normed
+from llama_py.vision.layers import VisionFeedForward, VisionProjections, apply_norm, attend
 from llama_py.vision.projectors._projector import Dynamic
 from llama_py.vision.resize import Size
 from llama_py.vision.vit import feed_forward
@@ -53,17 +53,17 @@ class MergingLayer:
         self, g: ImageGraph, inp: Tensor, positions: Tensor, mask: Tensor | None, il: int
     ) -> Tensor:
         """Apply the layer: [n_embd, n_patches, 1] -> same shape."""
-        qkv = self.qkv(g, g.cb(normed(g, inp, self.ln1, il), "ln1", il), il)
+        qkv = self.qkv(g, g.cb(apply_norm(g, inp, self.ln1, il), "ln1", il), il)
         q, k = (
-            g.cb(_turned(t, positions), f"{x}cur_rope", il) for x, t in (("Q", qkv.q), ("K", qkv.k))
+            g.cb(_rotate(t, positions), f"{x}cur_rope", il) for x, t in (("Q", qkv.q), ("K", qkv.k))
         )
         cur = g.cb(attend(g, qkv._replace(q=q, k=k), self.out, il, mask), "attn_out", il)
         inp = g.cb(add(cur, inp), "ffn_inp", il)
-        cur = g.cb(normed(g, inp, self.ln2, il), "ffn_inp_normed", il)
+        cur = g.cb(apply_norm(g, inp, self.ln2, il), "ffn_inp_normed", il)
         return g.cb(add(inp, g.cb(self.ffn(g, cur, il), "ffn_out", il)), "layer_out", il)
 
 
-def _turned(t: Tensor, positions: Tensor) -> Tensor:
+def _rotate(t: Tensor, positions: Tensor) -> Tensor:
     d = t.ne[0]
     sections = (d // 4,) * 4
     return rope_multi(t, positions, None, d // 2, sections, VISION, 32768, 10000, 1, 0, 1, 32, 1)
@@ -91,9 +91,9 @@ class Merging(Dynamic):
     def build(self, g: ImageGraph) -> Tensor:
         cur = self.frames(g)
         if self.pre is not None:
-            cur = normed(g, cur, self.pre)
+            cur = apply_norm(g, cur, self.pre)
         positions = g.positions("positions", on_four_axes(square_positions(g)))
-        return self.merged(g, self.transformed(g, cur, positions), None, self.merger)
+        return self.merge_patches(g, self.apply_layers(g, cur, positions), None, self.merger)
 
     def merging(self, w: Weights, up: str, down: str) -> VisionFeedForward:
         """Make the layers that merge four patches into a row, in the file's sizes."""
@@ -114,7 +114,7 @@ class Merging(Dynamic):
         both = [conv_2d(kernel, pixels, size, size, 0, 0, 1, 1) for kernel in self.kernels]
         return fours(g, permute(add(both[0], both[1]), 1, 2, 0, 3))
 
-    def transformed(
+    def apply_layers(
         self,
         g: ImageGraph,
         cur: Tensor,
@@ -130,15 +130,15 @@ class Merging(Dynamic):
             cur = layer(g, cur, positions, masks[il] if masks else None, il)
             if each is not None:
                 each(cur, il)
-        return cur if self.post is None else normed(g, cur, self.post, len(self.layers))
+        return cur if self.post is None else apply_norm(g, cur, self.post, len(self.layers))
 
-    def merged(
+    def merge_patches(
         self, g: ImageGraph, cur: Tensor, norm: Norm | None, merger: VisionFeedForward, il: int = -1
     ) -> Tensor:
         """Merge four patches per row: [n_embd, n_patches, 1] -> [n_out, n_patches / 4, 1]."""
         cur = reshape(cur, FOUR * g.hp.n_embd, g.n_patches // FOUR, 1)
         if norm is not None:
-            cur = normed(g, cur, norm, il)
+            cur = apply_norm(g, cur, norm, il)
         return merger(g, cur, il)
 
     def grid(self, width: int, height: int) -> Size:

@@ -32,7 +32,7 @@ from ggml_py.types import F32
 from llama_py.gguf.keys import Keys, uint
 from llama_py.vision.graph import ImageGraph
 from llama_py.vision.hparams import MAX_PATCH, VisionHParams
-from llama_py.vision.layers import normed
+from llama_py.vision.layers import apply_norm
 from llama_py.vision.positions import turn_2d
 from llama_py.vision.projectors._projector import F32 as Floats
 from llama_py.vision.projectors._projector import Dynamic
@@ -65,7 +65,7 @@ class _Gemma4(Dynamic):
         self.n_embd_out = hp.n_embd_out if info is None else info.ne[1]
         self.out = w.tensor("mm.input_projection.weight", hp.n_embd, self.n_embd_out)
 
-    def placed(self, g: ImageGraph, cur: Tensor, columns: Tensor, rows: Tensor) -> Tensor:
+    def add_positions(self, g: ImageGraph, cur: Tensor, columns: Tensor, rows: Tensor) -> Tensor:
         """Add position embeddings: [n_embd, n_patches] -> same shape."""
         n, many, t = g.hp.n_embd, self.n_places, self.learned
         row = t.type.row_size(n)
@@ -73,7 +73,7 @@ class _Gemma4(Dynamic):
         at_x, at_y = get_rows(x, columns), get_rows(y, rows)
         return g.cb(add(add(cur, at_x), at_y), "pos_embd")
 
-    def projected(self, g: ImageGraph, cur: Tensor) -> Tensor:
+    def project(self, g: ImageGraph, cur: Tensor) -> Tensor:
         return g.cb(g.mm(self.out, rms_norm(cur, g.hp.eps)), "projected")
 
     def prepare(self, image: U8) -> list[Floats]:
@@ -87,7 +87,7 @@ class _Gemma4(Dynamic):
         return found
 
 
-class Limited(ImageGraph):
+class ClampedGraph(ImageGraph):
     """Graph with limits on the inputs and results of matrices."""
 
     limits: Mapping[str, Limits]
@@ -99,7 +99,7 @@ class Limited(ImageGraph):
 
 class Gemma4Eyes(_Gemma4):
     name = "gemma4v"
-    Graph = Limited
+    Graph = ClampedGraph
 
     def declare(self, w: Weights) -> None:
         super().declare(w)
@@ -109,11 +109,11 @@ class Gemma4Eyes(_Gemma4):
         self.vit = ViT(w, hp, "rms", turn_values=True)
         self.std_bias = w.optional_tensor("v.std_bias", n)
         self.std_scale = w.optional_tensor("v.std_scale", n)
-        names = [t.name for t in w.all if t.name.endswith(".weight")]
+        names = [t.name for t in w.all_tensors if t.name.endswith(".weight")]
         self.limits = {name: _limits(w, name.removesuffix("weight")) for name in names}
 
     def build(self, g: ImageGraph) -> Tensor:
-        assert isinstance(g, Limited)
+        assert isinstance(g, ClampedGraph)
         g.limits, g.kq_scale = self.limits, 1.0
         n, size, merge = g.hp.n_embd, g.hp.patch_size, g.hp.n_merge
         pixels = g.cb(scale(g.pixels(), 2.0, -1.0), "inp_raw_scaled")
@@ -124,14 +124,14 @@ class Gemma4Eyes(_Gemma4):
         def turn(t: Tensor) -> Tensor:
             return turn_2d(t, columns, rows, g.hp.rope_theta, mode=NEOX)
 
-        cur = self.vit(g, self.placed(g, cur, columns, rows), turn=turn)
+        cur = self.vit(g, self.add_positions(g, cur, columns, rows), turn=turn)
         cur = cont(transpose(cur), g.nx, g.ny, n, 1)
         cur = pool_2d(cur, "avg", merge, merge, merge, merge, 0, 0)
         cur = cont(transpose(reshape(cur, (g.nx // merge) * (g.ny // merge), n, 1)))
         cur = g.cb(scale(cur, math.sqrt(n)), "pooled")
         if self.std_bias is not None and self.std_scale is not None:
             cur = g.cb(mul(sub(cur, self.std_bias), self.std_scale), "std_scaled")
-        return self.projected(g, cur)
+        return self.project(g, cur)
 
     def sees_all(self, n_embd: int) -> bool:
         return n_embd not in CAUSAL
@@ -169,11 +169,11 @@ class UnifiedEyes(_Gemma4):
         size, f32 = g.hp.patch_size, np.float32
         kernel = g.input("", F32, np.zeros(size * size * 3, f32), size, size, 3)
         cur = im2col(kernel, g.pixels(), size, size, 0, 0, 1, 1, True, F32)
-        cur = normed(g, reshape(cur, cur.ne[0], cur.ne[1] * cur.ne[2]), self.norms[0])
-        cur = normed(g, add(mul_mat(self.kernel, cur), self.bias), self.norms[1])
+        cur = apply_norm(g, reshape(cur, cur.ne[0], cur.ne[1] * cur.ne[2]), self.norms[0])
+        cur = apply_norm(g, add(mul_mat(self.kernel, cur), self.bias), self.norms[1])
         columns, rows = g.positions("pos_x", g.columns), g.positions("pos_y", g.rows)
-        cur = normed(g, self.placed(g, cur, columns, rows), self.norms[2])
-        return self.projected(g, cur)
+        cur = apply_norm(g, self.add_positions(g, cur, columns, rows), self.norms[2])
+        return self.project(g, cur)
 
     def sees_all(self, n_embd: int) -> bool:
         return True
@@ -193,7 +193,7 @@ def _limits(w: Weights, stem: str) -> Limits:
         if info is not None:
             if info.type is not F32 or info.nbytes != 4:
                 raise WeightsError(
-                    f"{w.where}: {stem}{name} must be one F32 number; convert the model again"
+                    f"{w.source}: {stem}{name} must be one F32 number; convert the model again"
                 )
             value = float(info.data.view(np.float32)[0])
         found.append(value)

@@ -53,12 +53,12 @@ class Llama4Projector(Projector):
         cur = g.cb(reshape(g.mm(self.kernel, cur), n, g.n_patches), "patch_conv")
         cur = self.vit(g, concat(cur, self.whole, 1), self.learned, turn)
         cur = view_2d(cur, n, g.n_patches, cur.type.row_size(n), 0)
-        cur = self._shuffled(g, cur)
+        cur = self._shuffle_pixels(g, cur)
         for weight in self.mlp[:2]:
             cur = gelu(g.mm(weight, cur))
         return g.cb(g.mm(self.mlp[2], g.cb(cur, "adapter_mlp")), "projected")
 
-    def _shuffled(self, g: ImageGraph, cur: Tensor) -> Tensor:
+    def _shuffle_pixels(self, g: ImageGraph, cur: Tensor) -> Tensor:
         """Join squares of patches into rows: [n_embd, n_patches] -> [n_embd * s * s, n]."""
         n, s, side = g.hp.n_embd, g.hp.n_merge, g.nx
         cur = permute(reshape(cur, n * s, side // s, side, 1), 0, 2, 1, 3)
@@ -68,4 +68,4 @@ class Llama4Projector(Projector):
 
     def prepare(self, image: U8) -> list[Floats]:
         parts = tiles(image, self.hp.image_size, MOST, self.resize)
-        return [self.normalized(part) for part in parts]
+        return [self.normalize_pixels(part) for part in parts]

@@ -69,10 +69,10 @@ class Pixtral(Dynamic):
 
         cur = self.vit(g, g.patches(self.kernel, self.bias), turn=turn)
         if self.merger is not None and self.norm is not None:
-            cur = self._merged(g, mul(rms_norm(cur, g.hp.eps), self.norm), self.merger)
+            cur = self._merge_patches(g, mul(rms_norm(cur, g.hp.eps), self.norm), self.merger)
         return self._with_ends(g, self.out(g, cur))
 
-    def _merged(self, g: ImageGraph, cur: Tensor, merger: Tensor) -> Tensor:
+    def _merge_patches(self, g: ImageGraph, cur: Tensor, merger: Tensor) -> Tensor:
         """Merge squares of patches: [n_embd, n_patches, 1] -> [n_embd, n]."""
         size = g.hp.n_merge
         cur = cont(permute(reshape(cur, g.hp.n_embd, g.nx, g.ny), 2, 0, 1, 3))

@@ -13,7 +13,7 @@ from ggml_py.types import F16, F32
 from llama_py.batch import I32
 from llama_py.gguf.keys import Keys, uint
 from llama_py.vision.graph import ImageGraph
-from llama_py.vision.layers import normed
+from llama_py.vision.layers import apply_norm
 from llama_py.vision.projectors._qwen import (
     FOUR,
     Merging,
@@ -62,14 +62,14 @@ class Qwen25Eyes(Merging):
         at = square_positions(g).reshape(2, -1, FOUR)[:, of_place].reshape(2, -1)
         positions = g.positions("positions", on_four_axes(at))
         if self.pre is not None:
-            cur = normed(g, cur, self.pre)
+            cur = apply_norm(g, cur, self.pre)
         inside = g.positions("inv_window_idx", of_place)
         seen = g.input("window_mask", F32, mask, n, n)
         seen = cast(seen, F16) if g.flash else seen
         cur = get_rows(reshape(cur, n_embd * FOUR, n // FOUR), inside)
         cur = reshape(cur, n_embd, n, 1)
         masks = [None if (il + 1) % self.hp.n_pattern == 0 else seen for il in range(n_layer)]
-        cur = self.merged(g, self.transformed(g, cur, positions, masks), None, self.merger)
+        cur = self.merge_patches(g, self.apply_layers(g, cur, positions, masks), None, self.merger)
         back = g.positions("window_idx", place)
         cur = get_rows(reshape(cur, self.n_embd_out, n // FOUR), back)
         return reshape(cur, self.n_embd_out, n // FOUR, 1)

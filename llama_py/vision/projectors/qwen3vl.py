@@ -9,7 +9,7 @@ from ggml_py.ops import add, concat, cont, interpolate, permute, reshape
 from ggml_py.tensor import Tensor
 from llama_py.graph.linear import Norm
 from llama_py.vision.graph import ImageGraph
-from llama_py.vision.layers import VisionFeedForward, normed
+from llama_py.vision.layers import VisionFeedForward, apply_norm
 from llama_py.vision.projectors._qwen import FOUR, Merging, fours, on_four_axes, square_positions
 from llama_py.weights import Weights
 
@@ -38,17 +38,17 @@ class Qwen3VLProjector(Merging):
         cur = g.cb(add(cur, fours(g, self._positions(g))), "inp_pos_emb")
         positions = g.positions("positions", on_four_axes(square_positions(g)))
         if self.pre is not None:
-            cur = normed(g, cur, self.pre)
+            cur = apply_norm(g, cur, self.pre)
         more: Tensor | None = None
 
         def deeper(cur: Tensor, il: int) -> None:
             nonlocal more
             if il in self.deepstack:
-                rows = self.merged(g, cur, *self.deepstack[il], il)
+                rows = self.merge_patches(g, cur, *self.deepstack[il], il)
                 more = rows if more is None else concat(more, rows, 0)
 
-        cur = self.transformed(g, cur, positions, each=deeper)
-        cur = self.merged(g, cur, None, self.merger)
+        cur = self.apply_layers(g, cur, positions, each=deeper)
+        cur = self.merge_patches(g, cur, None, self.merger)
         return cur if more is None else concat(cur, more, 0)
 
     def _positions(self, g: ImageGraph) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from llama_py.batch.prompts import MARKER, Mixed
+from llama_py.batch.prompts import MARKER, MixedPrompt
 from llama_py_server.stream.writers.probabilities import probabilities
 from llama_py_server.stream.writers.progress import timings, with_progress
 from llama_py_server.stream.writers.settings import all_settings
@@ -92,7 +92,7 @@ def reply_body(state: ModelState, reply: Reply) -> dict[str, Any]:
 def show_prompt(state: ModelState, ids: Sequence[int]) -> str:
     """Return the text of a prompt's tokens, including special tokens; images become markers."""
     tokenizer = state.tokenizer
-    media = ids.media if isinstance(ids, Mixed) else {}
+    media = ids.media if isinstance(ids, MixedPrompt) else {}
     data = b"".join(
         tokenizer.token_to_piece(id, special=True) if id >= 0 else MARKER.encode()
         for i, id in enumerate(ids)

@@ -89,9 +89,9 @@ def rows(o: BenchParams, path: str, measure: Measure) -> Iterator[SpeedRow]:
 
     measure  runs tests as llama-py-bench does
     """
-    from llama_py.fit.planning import PlannedModel, header_of, stand_ins
+    from llama_py.fit.planning import PlannedModel, open_header, stand_ins
 
-    model = PlannedModel(header_of(path), stand_ins(["cpu"]))
+    model = PlannedModel(open_header(path), stand_ins(["cpu"]))
     n_prompt, n_ubatch = max(o.n_prompt[0], 1), min(o.n_ubatch[0], max(o.n_prompt[0], 1))
     n_ctx = o.n_depth[0] + max(n_prompt, o.n_gen[0], 1)
     limits, how = machine_limits(o, path, model, measure), link(o.link)

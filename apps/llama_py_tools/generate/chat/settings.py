@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ggml_py.errors import ModelError
 from llama_py.params import GenerateParams, SamplingParams
 from llama_py.params.near import did_you_mean
-from llama_py.params.option import Option, options_of
+from llama_py.params.option import Option, get_options
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.params.texts import truth
 from llama_py_tools.command.escapes import unescape
@@ -25,7 +25,7 @@ Setting = tuple[Field[Any], Option]
 
 def settings() -> dict[str, Setting]:
     """Return the options that can be set, by field name."""
-    found = [*options_of(SamplingParams), *options_of(GenerateParams)]
+    found = [*get_options(SamplingParams), *get_options(GenerateParams)]
     return {f.name: (f, o) for f, o in found if o.flags and f.name not in _OTHERS}
 
 
@@ -73,7 +73,7 @@ def apply(run: GenerationRun, changes: Mapping[str, Any]) -> None:
     """
     from llama_py.sampler import Sampler
 
-    chosen = {f.name for f, _ in options_of(SamplingParams)}
+    chosen = {f.name for f, _ in get_options(SamplingParams)}
     sampling = {name: value for name, value in changes.items() if name in chosen}
     others = {name: value for name, value in changes.items() if name not in chosen}
     params, old = replace(run.params, **others), run.sampler

@@ -163,9 +163,9 @@ class Talk:
         self._show(self.conversation.add_user_message(line, self.images))
 
     def _show(self, ids: list[int]) -> None:
-        from llama_py.batch.prompts import Mixed, n_cells
+        from llama_py.batch.prompts import MixedPrompt, n_cells
 
-        self._beyond = ids.n_beyond if isinstance(ids, Mixed) else 0
+        self._beyond = ids.n_beyond if isinstance(ids, MixedPrompt) else 0
         self.run.note_reuse(self.conversation.prefix.last_match)
         if n := self.conversation.n_evicted_messages:
             session.tell(dim(f"(the context is full: the {n} oldest messages were removed)"))

@@ -12,7 +12,7 @@ from ggml_py.errors import ContextError
 from ggml_py.inspection.dump import Record, records
 from ggml_py.plan.taps import Taps
 from ggml_py.tensor import FLAG_INPUT, Tensor, numpy_dtype
-from llama_py.hooks.values import read, shape_of, write
+from llama_py.hooks.values import get_array_shape, read, write
 from llama_py_tools.graph.diff.numbers import Values
 from llama_py_tools.graph.diff.run import ArrayFile, Key, RecordedRun, feed
 from llama_py_tools.graph.diff.steps import Mask, StepNodes, blocks
@@ -123,4 +123,4 @@ def put(t: Tensor, values: Values, name: str) -> None:
     """Put another run's value in a node's place, unless it has a quantized type."""
     if numpy_dtype(t) is not None and not t.is_empty():
         with np.errstate(all="ignore"):
-            write(t, values.reshape(shape_of(t)), name)
+            write(t, values.reshape(get_array_shape(t)), name)

@@ -64,14 +64,14 @@ class States(Kind):
             for s in range(ctx.cparams.n_seq_max):
                 ids = [rng.randrange(60) for _ in range(rng.randint(1, 9))]
                 if what == "slot" and s == 0:
-                    PrefixCache.of(ctx).start(ids)
-                    PrefixCache.of(ctx).decode(ids)
+                    PrefixCache.for_context(ctx).start(ids)
+                    PrefixCache.for_context(ctx).decode(ids)
                 else:
                     ctx.decode(ids, seq_id=s)
             if what != "slot":
                 return ctx.save_state(what, partial=partial, tokens=[1, 2, 3])
             path = self.folder / "slot"
-            save_slot(PrefixCache.of(ctx), path)
+            save_slot(PrefixCache.for_context(ctx), path)
             return path.read_bytes()
 
     def _load(self, rng: Random, ctx: Context, data: bytes, what: Any, partial: bool) -> str:
@@ -79,10 +79,10 @@ class States(Kind):
         if what == "slot":
             path = self.folder / "changed"
             path.write_bytes(data)
-            ids = load_slot(PrefixCache.of(ctx), path)
+            ids = load_slot(PrefixCache.for_context(ctx), path)
             more = [*ids, 3][:60]
-            told = PrefixCache.of(ctx).start(more)
-            PrefixCache.of(ctx).decode(more[told.n_reused :])
+            told = PrefixCache.for_context(ctx).start(more)
+            PrefixCache.for_context(ctx).decode(more[told.n_reused :])
             return "a slot"
         ids = ctx.load_state(data, what, partial=partial)
         for s in range(ctx.cparams.n_seq_max):

@@ -30,10 +30,10 @@ def find_marks(source: str) -> Marks:
     from llama_py.chat.sandbox import always_the_same
 
     with always_the_same():  # trials must not differ by time or random values
-        return _found(source)
+        return _analyze_marks(source)
 
 
-def _found(source: str) -> Marks:
+def _analyze_marks(source: str) -> Marks:
     trials = Trials(ChatTemplate(source))
     thoughts = around_thoughts(trials)
     said = around_said(trials, thoughts)
@@ -41,5 +41,5 @@ def _found(source: str) -> Marks:
     elsewhere: tuple[str, ...] = ()
     if trials.caps.tool_calls:
         found, elsewhere = with_calls(found, trials, thoughts)
-    shown = dict.fromkeys((*found.shown, *(mark for mark in elsewhere if mark)))
+    shown = dict.fromkeys((*found.shown_marks, *(mark for mark in elsewhere if mark)))
     return patch_marks(replace(found, preserved=tuple(shown)), source)

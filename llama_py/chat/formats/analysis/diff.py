@@ -69,12 +69,12 @@ class _SegmentMatcher:
         while not self._one(0) and not self._one(1):
             if not self._step():
                 break
-        self._last()
+        self._compare_last()
 
     def _one(self, i: int) -> bool:
         return self.start[i] == self.end[i]
 
-    def _first(self, i: int) -> Segment:
+    def _get_first(self, i: int) -> Segment:
         return self.all[i][self.start[i]]
 
     def _final(self, i: int) -> Segment:
@@ -82,9 +82,9 @@ class _SegmentMatcher:
 
     def _step(self) -> bool:
         """Remove equal segments from both ends; return True if there were any."""
-        same_first = self._first(0) == self._first(1)
+        same_first = self._get_first(0) == self._get_first(1)
         if same_first:
-            self.prefix += self._first(0).text
+            self.prefix += self._get_first(0).text
             self.start = [start + 1 for start in self.start]
         same_final = self._final(0) == self._final(1)
         if same_final:
@@ -94,22 +94,22 @@ class _SegmentMatcher:
                 self.end[i] -= not self.done[i]
         return same_first or same_final
 
-    def _last(self) -> None:
+    def _compare_last(self) -> None:
         """Compare the last segment of one list with the other's first or last."""
         if self._one(0) and self._one(1):
-            if self._first(0) == self._first(1) and self._first(0).is_mark:
-                self.prefix += self._first(0).text
+            if self._get_first(0) == self._get_first(1) and self._get_first(0).is_mark:
+                self.prefix += self._get_first(0).text
                 self.done = [True, True]
             return
         for i in (0, 1):
             if not self._one(i) or self._one(1 - i):
                 continue
-            own, other = self._first(i), 1 - i
+            own, other = self._get_first(i), 1 - i
             if own == self._final(other):
                 self.suffix = own.text + self.suffix
                 self.end[other] -= 1
                 self.done[i] = True
-            elif own == self._first(other):
+            elif own == self._get_first(other):
                 self.prefix += own.text
                 self.start[other] += 1
                 self.done[i] = True
@@ -124,7 +124,7 @@ class _SegmentMatcher:
         n = m = 0
         if not self._final(0).is_mark and not self._final(1).is_mark:
             m = _n_same(a[::-1], b[::-1])
-        if not self._first(0).is_mark and not self._first(1).is_mark:
+        if not self._get_first(0).is_mark and not self._get_first(1).is_mark:
             n = _n_same(a[: len(a) - m], b[: len(b) - m])
         return Diff(
             self.prefix + a[:n], a[n : len(a) - m], b[n : len(b) - m], a[len(a) - m :] + self.suffix

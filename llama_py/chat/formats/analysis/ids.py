@@ -38,7 +38,7 @@ def with_id(marks: Marks, trials: Trials) -> tuple[Marks, tuple[str, ...]]:
         if "{" in rest:
             elsewhere = _behind_arguments(rest, found)
         elif "{" in found.suffix:
-            marks = replace(marks, id=_between(rest, found))
+            marks = replace(marks, id=_find_delimiters(rest, found))
             suffix = marks.id[1]
     elif named_behind and not named_before:
         before_name = found.suffix.partition(NAME)[0]
@@ -49,7 +49,7 @@ def with_id(marks: Marks, trials: Trials) -> tuple[Marks, tuple[str, ...]]:
     return marks, elsewhere
 
 
-def _between(rest: str, found: Diff) -> tuple[str, str]:
+def _find_delimiters(rest: str, found: Diff) -> tuple[str, str]:
     before = _BEFORE_ID.search(rest)
     behind = _BEFORE_JSON.search(found.suffix)
     return before[1] if before else _last_mark(rest), behind[1] if behind else ""

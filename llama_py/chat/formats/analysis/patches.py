@@ -18,16 +18,20 @@ TURN = ("<|CHATBOT_TOKEN|>", "<|END_OF_TURN_TOKEN|>")
 
 def _thoughts_in_content(marks: Marks) -> Marks:
     """Add marks of reasoning if the template only removes it from content."""
-    return marks if marks.thinks else _seen(replace(marks, think=THINK[0], thought=THINK[1]), THINK)
+    return (
+        marks
+        if marks.thinks
+        else _preserve_marks(replace(marks, think=THINK[0], thought=THINK[1]), THINK)
+    )
 
 
 def _responses(marks: Marks) -> Marks:
     found = replace(marks, think=THINK[0], thought=THINK[1], say="", said="")
-    return _seen(found, (*THINK, *RESPONSE))
+    return _preserve_marks(found, (*THINK, *RESPONSE))
 
 
 def _turns(marks: Marks) -> Marks:
-    return marks if marks.say else _seen(replace(marks, say=TURN[0], said=TURN[1]), TURN)
+    return marks if marks.say else _preserve_marks(replace(marks, say=TURN[0], said=TURN[1]), TURN)
 
 
 def _functions(marks: Marks) -> Marks:
@@ -43,7 +47,7 @@ def _functions(marks: Marks) -> Marks:
     )
 
 
-def _begun(marks: Marks) -> Marks:
+def _set_begin_marks(marks: Marks) -> Marks:
     return replace(
         marks,
         section=("<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"),
@@ -69,11 +73,11 @@ def _lists(marks: Marks) -> Marks:
     )
 
 
-def _wrapped(marks: Marks) -> Marks:
+def _set_wrapper(marks: Marks) -> Marks:
     return replace(marks, wrapper=True)
 
 
-def _trimmed(marks: Marks) -> Marks:
+def _trim_marks(marks: Marks) -> Marks:
     """Strip marks: models omit the template's newlines between tags."""
     return replace(
         marks,
@@ -88,7 +92,7 @@ def _trimmed_values(marks: Marks) -> Marks:
     return replace(marks, value=(marks.value[0], marks.value[1].strip()))
 
 
-def _seen(marks: Marks, more: tuple[str, ...]) -> Marks:
+def _preserve_marks(marks: Marks, more: tuple[str, ...]) -> Marks:
     return replace(marks, preserved=tuple(dict.fromkeys((*marks.preserved, *more))))
 
 
@@ -115,10 +119,11 @@ PATCHES: tuple[FormPatch, ...] = (
     FormPatch(('set has_code_interpreter = tools | selectattr("type", "equalto", '
            '"code_interpreter") | list | length > 0',), _functions),
     FormPatch(("{{'<｜Assistant｜><｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + tool['type'] + "
-           "'<｜tool▁sep｜>'",), _begun),
+           "'<｜tool▁sep｜>'",), _set_begin_marks),
     FormPatch(("<SPECIAL_10>", "<SPECIAL_11>", "<SPECIAL_12>", "<TOOL_RESPONSE>"), _lists),
-    FormPatch(('Respond in the format {"name": function name', "Do not use variables."), _wrapped),
-    FormPatch(("laguna_glm_thinking",), _trimmed),
+    FormPatch(('Respond in the format {"name": function name', "Do not use variables."),
+        _set_wrapper),
+    FormPatch(("laguna_glm_thinking",), _trim_marks),
     FormPatch(("Bailing V3 chat template",), _trimmed_values),
 )  # fmt: skip
 

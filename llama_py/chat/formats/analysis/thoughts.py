@@ -37,7 +37,7 @@ def _in_answers(trials: Trials) -> Around:
 
 def _in_prompts(trials: Trials, found: Around) -> Around:
     """Return marks from the end of prompts that differ only by enabled reasoning."""
-    both = trials.asked()
+    both = trials.compare_prompts()
     if both is None:
         return found
     without, thinking = both.diff.left, both.diff.right
@@ -47,11 +47,11 @@ def _in_prompts(trials: Trials, found: Around) -> Around:
         return found._replace(start=thinking) if opens else found
     if left and not right:
         closes = not found.end and both.a.endswith(left)
-        return _closed(both.a, without, found) if closes else found
+        return _find_closed_marks(both.a, without, found) if closes else found
     return _behind_anchor(both.a, both.b, found) if left and right else found
 
 
-def _closed(prompt: str, end: str, found: Around) -> Around:
+def _find_closed_marks(prompt: str, end: str, found: Around) -> Around:
     """Return marks of a prompt that opens and closes reasoning."""
     parts = [one for one in segments(prompt) if one.text.strip(SPACES)]
     begins = len(parts) > 1 and parts[-1].text == end.strip(SPACES) and parts[-2].is_mark

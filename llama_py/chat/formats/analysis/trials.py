@@ -90,7 +90,7 @@ class Trials:
         if ask:
             more["add_generation_prompt"] = True
         try:
-            return self._template.plain(messages, enable_thinking=think, **more)
+            return self._template.render_plain(messages, enable_thinking=think, **more)
         except ModelError:
             return None
 
@@ -99,7 +99,7 @@ class Trials:
         texts = [self.text([USER, answer], tools=tools) for answer in (a, b)]
         return None if texts[0] is None or texts[1] is None else Comparison(texts[0], texts[1])
 
-    def asked(self) -> Comparison | None:
+    def compare_prompts(self) -> Comparison | None:
         """Compare prompts for a response without and with reasoning."""
         texts = [self.text([USER], True, think, False) for think in (False, True)]
         return None if texts[0] is None or texts[1] is None else Comparison(texts[0], texts[1])
