@@ -13,8 +13,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import platformdirs
-
 from ggml_py.machine.environment import number
 
 ROOT = 0
@@ -31,7 +29,10 @@ def size_limit(variable: str, default: int) -> float:
 
 def cache_root() -> Path | None:
     """Return the cache directory (LLAMA_PY_CACHE); None without a home."""
-    chosen = os.environ.get("LLAMA_PY_CACHE") or platformdirs.user_cache_dir("llama-py")
+    if not (chosen := os.environ.get("LLAMA_PY_CACHE")):
+        import platformdirs
+
+        chosen = platformdirs.user_cache_dir("llama-py")
     expanded = os.path.expanduser(chosen)  # noqa: PTH111  that of Path raises without a home
     return None if expanded.startswith("~") else Path(expanded)
 

@@ -39,7 +39,6 @@ from llama_py.graph.params import GraphParams, GraphType
 from llama_py.graph.result import GraphResult
 from llama_py.loading.model import LoadedModel
 from llama_py.memory import GroupContext, MemoryGroup, Placing, SharedMemory, create_memory
-from llama_py.memory.k_shift import plan_shift
 from llama_py.params import ContextParams
 from llama_py.support.resource import Resource
 from llama_py.support.signature import takes
@@ -430,6 +429,8 @@ class Context(Resource, HasCompanions, InspectionMixin):
 
     def _apply_shift(self) -> None:
         """Rotate the cached keys of moved positions."""
+        from llama_py.memory.k_shift import plan_shift
+
         cparams = self.cparams
         factors = partial(self.model.architecture.rope_factors, cparams)
         for kv in self.memory.caches.values():

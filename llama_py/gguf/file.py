@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from ggml_py.errors import AllocError, GGUFError
 from ggml_py.types import TYPES, GGMLType
-from llama_py.gguf.ik_types import ik_name
 from llama_py.gguf.metadata import (
     DAMAGED,
     Cursor,
@@ -304,12 +303,14 @@ def _read_ne(cursor: Cursor, what: str) -> tuple[int, ...]:
 
 def _read_type(cursor: Cursor, what: str, ne: tuple[int, ...]) -> GGMLType:
     kind = cursor.u32(f"the type of {what}")
-    if kind not in TYPES and (name := ik_name(kind)):
-        raise cursor.error(
-            f"{what} has type {kind}, {name}; run the file with ik_llama.cpp, or quantize the "
-            "original model with llama-py-gguf quantize"
-        )
     if kind not in TYPES:
+        from llama_py.gguf.ik_types import ik_name
+
+        if name := ik_name(kind):
+            raise cursor.error(
+                f"{what} has type {kind}, {name}; run the file with ik_llama.cpp, or quantize the "
+                "original model with llama-py-gguf quantize"
+            )
         known = ", ".join(f"{t.id} {t.name}" for t in TYPES.values())
         raise cursor.error(f"{what} has unknown type {kind}; known: {known}; update llama-py")
     dtype = TYPES[kind]

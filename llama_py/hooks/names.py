@@ -11,7 +11,6 @@ not store these weights, so additional nodes compute them.
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -74,6 +73,8 @@ class Names:
         if layer:
             points = [point for point in points if point.startswith(layer[0])] or points
         known = points if "hook_" in pattern else [*points, *self._nodes]
+        import difflib
+
         return difflib.get_close_matches(pattern, known, 4, 0.5)
 
     def _get_numbered(self, name: str, number: str) -> FoundNode | None:

@@ -16,7 +16,6 @@ from llama_py.adapters.lora import Adapter, Loras
 from llama_py.batch.prompts import decode_text
 from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.file_types import file_type_text, guess_type
-from llama_py.gguf.fingerprint import fingerprint
 from llama_py.hparams import HParams
 from llama_py.loading.weight_users import find_weight_users
 from llama_py.models import architecture
@@ -28,7 +27,6 @@ from llama_py.tokenizer import Tokenizer
 from llama_py.weights import Weights
 from llama_py.weights.declarations import DeviceOf, Readers
 from llama_py.weights.declarations import Progress as ReadProgress
-from llama_py.weights.mlock import lock
 from llama_py.weights.parallel import Parallel
 from llama_py.weights.placement import (
     SAME_MODE,
@@ -166,6 +164,8 @@ class LoadedModel(Resource):
         self.sizes = weights.sizes
         self.n_params, self.n_bytes = weights.n_params, weights.n_bytes
         if p.use_mlock:
+            from llama_py.weights.mlock import lock
+
             log.info("mlock: %.2f MiB", lock(weights.all_tensors) / 2**20)
         self._log_load()
         self._check_template()
@@ -217,6 +217,8 @@ class LoadedModel(Resource):
     @cached_property
     def fingerprint(self) -> str:
         """Fingerprint that identifies the model in saved states; see llama_py.gguf.fingerprint."""
+        from llama_py.gguf.fingerprint import fingerprint
+
         return fingerprint(self.file)
 
     @cached_property

@@ -9,13 +9,8 @@ from itertools import takewhile
 from ggml_py.errors import ModelError
 from llama_py.params import SamplingParams
 from llama_py.sampler import filters
-from llama_py.sampler.adaptive import AdaptiveP
-from llama_py.sampler.breakers import find_breakers
 from llama_py.sampler.candidates import Filter
 from llama_py.sampler.draw import Dist, Draw, GreedyDraw
-from llama_py.sampler.dry import dry
-from llama_py.sampler.infill import infill
-from llama_py.sampler.mirostat import Mirostat, MirostatV2
 from llama_py.sampler.mt19937 import Mt19937
 from llama_py.sampler.penalties import penalties
 from llama_py.tokenizer import Tokenizer
@@ -56,9 +51,18 @@ def _dry(s: Setup) -> Filter | None:
     p = s.params
     if p.dry_multiplier == 0 or p.dry_penalty_last_n == 0:
         return None  # finding breakers takes a pass over the whole vocabulary
+    from llama_py.sampler.breakers import find_breakers
+    from llama_py.sampler.dry import dry
+
     texts = p.dry_sequence_breakers
     found = find_breakers(texts, s.tokenizer("dry_sequence_breakers")) if any(texts) else {}
     return dry(p.dry_multiplier, p.dry_base, p.dry_allowed_length, p.dry_penalty_last_n, found)
+
+
+def _infill(s: Setup) -> Filter | None:
+    from llama_py.sampler.infill import infill
+
+    return infill(s.tokenizer("infill"))
 
 
 def _temperature(s: Setup) -> Filter | None:
@@ -77,7 +81,7 @@ STAGES: Mapping[str, Callable[[Setup], Filter | None]] = {
         s.params.xtc_probability, s.params.xtc_threshold, s.params.min_keep, s.random
     ),
     "temperature": _temperature,
-    "infill": lambda s: infill(s.tokenizer("infill")),
+    "infill": _infill,
     ADAPTIVE: lambda s: None,  # a draw, the last stage
 }
 
@@ -86,6 +90,8 @@ def build_chain(s: Setup) -> tuple[list[Filter], Draw]:
     """Return the active filters in order, and the stage that draws."""
     p = s.params
     if p.mirostat:
+        from llama_py.sampler.mirostat import Mirostat, MirostatV2
+
         kind = Mirostat if p.mirostat == 1 else MirostatV2
         heat = filters.temperature(p.temp)
         return [heat] if heat else [], kind(s.n_vocab, p.mirostat_ent, p.mirostat_lr, s.random)
@@ -96,6 +102,13 @@ def build_chain(s: Setup) -> tuple[list[Filter], Draw]:
         rest = {name for name, _ in parts[len(changes) :]}
         if "temperature" in rest and rest <= _KEEP_THE_BEST:
             return changes, GreedyDraw()
-    adapts = ADAPTIVE in p.chain
-    draw = AdaptiveP(p.adaptive_target, p.adaptive_decay, s.random) if adapts else Dist(s.random)
-    return [part for _, part in parts], draw
+    return [part for _, part in parts], _random_draw(s)
+
+
+def _random_draw(s: Setup) -> Draw:
+    p = s.params
+    if ADAPTIVE not in p.chain:
+        return Dist(s.random)
+    from llama_py.sampler.adaptive import AdaptiveP
+
+    return AdaptiveP(p.adaptive_target, p.adaptive_decay, s.random)

@@ -146,7 +146,8 @@ def test_ctrl_c_while_generating() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_ctrl_c_in_the_prompt() -> None:
-    process = start("llama-py-cli", "-dev", "ref", "-c", "8192", "-p", LONG * 8)
+    words = ("-dev", "ref", "-c", "8192", "-ub", "32", "-p", LONG * 8)
+    process = start("llama-py-cli", *words)
     last = interrupt(process, LONG)
     assert "tokens interrupted after" in last
     assert last.endswith("stop: interrupted")

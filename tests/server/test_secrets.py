@@ -25,7 +25,7 @@ from tests.support.commands import DEMO
 
 SECRETS: dict[str, Option] = {f.name: o for _, f, o in parser().added if o.secret}
 VALUE, KEY = "notarealsecret0123456789", "notarealkey0123456789"
-LEVELS = range(len(logs.LEVELS) + 1)
+LEVELS = (0, len(logs.LEVELS))  # a level shows all that lower ones show
 BODY = {"model": "one", "prompt": "a", "input": "a", "content": "a", "messages": ASK}
 
 

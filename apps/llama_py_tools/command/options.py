@@ -85,7 +85,8 @@ class OptionParser(argparse.ArgumentParser):
         self.others: Sequence[str] = ()
         self.common = common
         self._groups: dict[str, argparse._ArgumentGroup] = {}
-        self.add_argument(
+        own = self._optionals  # without a check of `add_argument` that imports shutil
+        own.add_argument(
             "-h",
             "--help",
             "--usage",
@@ -97,8 +98,8 @@ class OptionParser(argparse.ArgumentParser):
             metavar=ALL,
             help="print the common options, or all, and exit",
         )
-        self.add_argument("--version", action=Version, help="print versions and exit")
-        self.add_argument(
+        own.add_argument("--version", action=Version, help="print versions and exit")
+        own.add_argument(
             "--completion",
             action=Completion,
             choices=SHELLS,
@@ -106,7 +107,7 @@ class OptionParser(argparse.ArgumentParser):
             default=argparse.SUPPRESS,
             help="print a completion script for this shell and exit",
         )
-        self.add_argument(
+        own.add_argument(
             "--completion-bash",
             action=Completion,
             nargs=0,
@@ -129,7 +130,8 @@ class OptionParser(argparse.ArgumentParser):
             for f, o in get_options(kind):
                 if not o.flags or f.name in without:
                     continue
-                o = replace(o, flags=tuple(x for x in o.flags if x not in self.flags))
+                if any(x in self.flags for x in o.flags):
+                    o = replace(o, flags=tuple(x for x in o.flags if x not in self.flags))
                 owner = declaring(kind, f)
                 self.added.append((owner, f, o))
                 group = self._group(owner.group_name())

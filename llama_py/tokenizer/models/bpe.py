@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
@@ -160,6 +159,8 @@ def pre_tokenizer(name: str) -> PreTokenizer:
     """Return the pre-tokenizer with this name; TokenizerError suggests a similar one."""
     if name in PRE_TOKENIZERS:
         return PRE_TOKENIZERS[name]
+    import difflib
+
     nearest = difflib.get_close_matches(name, PRE_TOKENIZERS, n=1)
     raise TokenizerError(
         f"unknown {PREFIX}pre {name!r}; known: {', '.join(sorted(PRE_TOKENIZERS))}"
