@@ -24,7 +24,7 @@ from dev.docs.pseudo_terminal import PseudoTerminal
 OUT = Path(__file__).parents[2] / "docs" / "img" / "first-screen.png"
 MESSAGES = Path(__file__).with_suffix(".txt")
 COMMAND = "llama-py chat -s 6"
-COLUMNS, LINES = 68, 22  # the first line of a chat ends between words
+COLUMNS, LINES = 68, 22
 SIZE = (1200, 470)
 GRAPH = (480, 66, 958, 636)  # the graph without the panels around it
 PAGE = """<!doctype html><meta charset="utf-8"><style>

@@ -17,7 +17,7 @@ export class Details {
     const key = (name, what) => h("li", {}, h("kbd", {}, name), ` ${what}`);
     return [
       h("h2", {}, "How to read this"),
-      h("p", {}, "Data flows from top to bottom. Click a layer to unfold it, a node to see its shape, its place in memory, what it reads and who reads it."),
+      h("p", {}, "Data flows from top to bottom. Click a layer to unfold it, a node to see its shape, memory, sources and consumers."),
       h("p", {}, "Layers of the same structure are shown once: ", h("b", {}, "12 ×"), " stands for twelve, ‹ and › go through them."),
       h("ul", { class: "keys" }, key("↑ ↓", "go to the next box"), key("→ ←", "unfold, fold"), key("Enter", "select"),
         key("/", "search"), key("Esc", "deselect"), key("+ −", "zoom")),

@@ -30,7 +30,7 @@ def _model(ctx: Context) -> Iterator[Fact]:
     yield "layers", f"{hp.n_layer}{nextn}"
     yield "embedding", f"{hp.n_embd:,}"
     if heads := _span([n for n in hp.n_head if n]):
-        yield "heads", f"{heads}, of keys {_span([n for n in hp.n_head_kv if n])}"
+        yield "heads", f"{heads}, {_span([n for n in hp.n_head_kv if n])} for keys"
     if hp.n_expert:
         yield "experts", f"{hp.n_expert}, {_span(hp.n_expert_used)} used"
     if any(hp.n_ff) and not hp.n_expert:
