@@ -238,7 +238,7 @@ class Loader:
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
         first = [p for p in self.pool.entries.values() if p.at_start]
-        for entry in first if self.pool.several else (self.pool.only,):
+        for entry in first if self.pool.several else (self.pool.single_entry,):
             self.pool.begin(entry, self._finish_load)
         if self.pool.several:
             gc.enable()  # models are loaded and unloaded

@@ -270,7 +270,7 @@ def test_usage(args: list[str], says: str, capsys: Out) -> None:
 
 
 def test_statistics_of_values() -> None:
-    stats = Stats.of(np.array([1, 3, np.nan, -np.inf, np.inf], np.float32))
+    stats = Stats.from_values(np.array([1, 3, np.nan, -np.inf, np.inf], np.float32))
     assert (stats.low, stats.high, stats.mean, stats.n_nan, stats.n_inf) == (1, 3, 2, 1, 2)
 
 
@@ -300,12 +300,12 @@ def test_errors_that_grow_are_told_but_no_fault() -> None:
     found = compare_runs(
         run_of("ours", a=1.0005, b=1.002, c=1.3), run_of("theirs", a=1, b=1, c=1), None
     )
-    assert [n.name for n in found.far] == ["c"], "as long as it is not known what nodes make"
+    assert [n.name for n in found.far_nodes] == ["c"], "as long as it is not known what nodes make"
     for node in found.nodes:
         node.made = NONE
     found.known = True
     report = list(lines(found, {}, 5))
-    assert not found.far
+    assert not found.far_nodes
     assert report[0].endswith("no larger differences than rounding explains")
     assert report[1].endswith("first exceed 1e-03 in c (before layers)")
 

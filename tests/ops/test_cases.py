@@ -98,7 +98,7 @@ def test_what_is_refused_runs_on_the_cpu(backend: str, case: Case) -> None:
         (got,), (where,) = run_on(case, [device, registry.device("cpu")])
         assert where == "cpu"
         compare = case.compare or np.asarray
-        assert nmse(compare(expected), compare(got)) <= case.bound()
+        assert nmse(compare(expected), compare(got)) <= case.nmse_bound()
 
 
 def run_on(case: Case, where: list[Device]) -> tuple[list[Array], list[str]]:

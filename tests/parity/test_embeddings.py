@@ -34,7 +34,7 @@ def test_rows_of_the_demo_model(pooling: str) -> None:
         pooling=pooling,
     ) as peer:
         peer.run(joined(parts))
-        expected = np.stack([peer.pooled(s) for s in range(len(ids))])
+        expected = np.stack([peer.embeddings_seq(s) for s in range(len(ids))])
     assert n > len(ids)
     found = model.embed(TEXTS, pooling, normalize=False)
     np.testing.assert_allclose(found, expected, atol=0.02 * float(np.abs(expected).max()))

@@ -129,7 +129,7 @@ class ModelPool:
         self.ready = several
 
     @property
-    def only(self) -> ModelEntry:
+    def single_entry(self) -> ModelEntry:
         return next(iter(self.entries.values()))
 
     def check_ready(self) -> None:

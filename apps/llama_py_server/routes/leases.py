@@ -35,7 +35,7 @@ class LeasedResponse:
 async def _entry(request: Request, pool: ModelPool) -> ModelEntry:
     """Return the model that a request means."""
     if not pool.several:
-        return pool.only
+        return pool.single_entry
     name = request.query_params.get("model", "")
     if request.method == "POST":
         body = await read_json(request)

@@ -28,7 +28,7 @@ async def health(request: Request, pool: ModelPool) -> Response:
 async def models(request: Request, pool: ModelPool) -> Response:
     """Return all models that requests may name; `?reload=1` updates the list."""
     if not pool.several:
-        summary = pool.summary(pool.only)
+        summary = pool.summary(pool.single_entry)
         assert summary is not None  # it was loaded before
         return _one_model(summary)
     if request.query_params.get("reload"):
@@ -85,7 +85,7 @@ def _coming(fetch: Fetch) -> dict[str, Any]:
 async def model(request: Request, pool: ModelPool) -> Response:
     """Return one model; a server with a single model ignores the name."""
     if not pool.several:
-        summary = pool.summary(pool.only)
+        summary = pool.summary(pool.single_entry)
         assert summary is not None
         return as_json(summary.model)
     name = request.path_params["name"]

@@ -96,13 +96,13 @@ class Stoppable:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         begun = False
 
-        async def noted(message: Message) -> None:
+        async def note_start(message: Message) -> None:
             nonlocal begun
             begun = True
             await send(message)
 
         try:
-            await self.app(scope, receive, noted)
+            await self.app(scope, receive, note_start)
         except asyncio.CancelledError:
             if scope["type"] != "http":
                 raise

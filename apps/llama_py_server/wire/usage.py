@@ -85,7 +85,7 @@ class UsageLimit:
         now, status = time.monotonic(), 0
         client = self._client(scope, now)
 
-        async def noted(message: Message) -> None:
+        async def note_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -100,12 +100,12 @@ class UsageLimit:
         token = CLIENT.set(client)
         try:
             if refused is None:
-                await self.app(scope, receive, noted)
+                await self.app(scope, receive, note_status)
             else:
                 error, seconds = refused
                 response = as_error(error)
                 response.raw_headers += as_written({"Retry-After": str(math.ceil(seconds))})
-                await response(scope, receive, noted)
+                await response(scope, receive, note_status)
         finally:
             CLIENT.reset(token)
             client.n_running -= 1

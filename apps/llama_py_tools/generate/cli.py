@@ -107,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         p.error("set either -sys or -sysf")
     if chat.chat_template and chat.chat_template_file:
         p.error("set either --chat-template or --chat-template-file")
-    turns = read(args, InteractiveParams).wanted
+    turns = read(args, InteractiveParams).is_interactive
     if (chat.requests_chat or turns) and read(args, PromptCacheParams).prompt_cache:
         p.error("--prompt-cache does not support conversations; use it with completions")
     if read(args, VisionParams).image and (turns or read(args, PromptCacheParams).prompt_cache):
@@ -166,7 +166,7 @@ def _generate(args: argparse.Namespace) -> None:
             run.get_ready(None)
             Talk(run, chat, text.escape, seen.image).talk(prompt)
         return
-    if prompt is None and not turns.wanted and not fills and is_piped():
+    if prompt is None and not turns.is_interactive and not fills and is_piped():
         prompt = process_escapes(read_text("-").removesuffix("\n"), text) or None
     if prompt is None and not fills and not read(args, FileParams).has_model:
         prompt = session.DEMO_PROMPT
@@ -180,7 +180,7 @@ def _generate(args: argparse.Namespace) -> None:
     if text.verbose_prompt:
         run.tell_tokens(ids)
     run.get_ready(len(ids))
-    if turns.wanted:
+    if turns.is_interactive:
         with run.summary:
             InteractiveText(run, turns, chat.multiline_input).go(ids, text.display_prompt)
             run.end_line()

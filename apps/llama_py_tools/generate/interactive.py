@@ -60,13 +60,13 @@ class InteractiveParams(Params):
     )
 
     @property
-    def wanted(self) -> bool:
+    def is_interactive(self) -> bool:
         return self.interactive or self.interactive_first
 
     @property
     def raw(self) -> bool:
         """True if that excludes a chat template."""
-        return self.wanted or self.in_prefix_bos or bool(self.in_prefix or self.in_suffix)
+        return self.is_interactive or self.in_prefix_bos or bool(self.in_prefix or self.in_suffix)
 
 
 class InteractiveText:
@@ -106,14 +106,14 @@ class InteractiveText:
         before, done = self.ids[: len(self.ids) - len(rest)], list[int]()
         how = vars(self.run.params) | {"before": before}
 
-        def noted() -> Pieces:
+        def note_tokens() -> Pieces:
             for piece in stream(self.run.ctx, rest, **how):
                 if piece.token is not None:
                     done.append(piece.token)
                 yield piece
 
         try:
-            with closing(noted()) as pieces:
+            with closing(note_tokens()) as pieces:
                 self.run.show(pieces, len(rest), self.ids[:n_echo])
         except KeyboardInterrupt:
             if not self.terminal:

@@ -208,7 +208,7 @@ class Peer:
         rows = self.api.llama_get_embeddings(self.ctx)
         return np.ctypeslib.as_array(rows, (n, self.n_embd_out)).copy()
 
-    def pooled(self, seq: int) -> Floats:
+    def embeddings_seq(self, seq: int) -> Floats:
         """Return a sequence's embedding [n_embd_out], or a reranker's scores [n_cls_out]."""
         row = self.api.llama_get_embeddings_seq(self.ctx, seq)
         rank = self.api.llama_pooling_type(self.ctx) == POOLING["rank"]

@@ -36,7 +36,7 @@ class KeptTensor:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeAt:
+class PlacedNode:
     """A node that is computed. why_not: of devices that are preferred, why it is not there."""
 
     node: Tensor
@@ -48,7 +48,7 @@ class NodeAt:
 
 
 @dataclass(frozen=True, slots=True)
-class SplitAt:
+class PlacedSplit:
     """Consecutive nodes on one device, and the copies before them: (name, bytes)."""
 
     device: str
@@ -61,17 +61,17 @@ class SplitAt:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphAt:
+class PlacedGraph:
     """Graph of n_tokens tokens. scratch: contents of each device's compute buffer, the largest
     first."""
 
     n_tokens: int
-    nodes: list[NodeAt]
-    splits: list[SplitAt]
+    nodes: list[PlacedNode]
+    splits: list[PlacedSplit]
     scratch: dict[str, list[Tensor]]
 
     @property
-    def copied(self) -> int:
+    def copied_bytes(self) -> int:
         """Bytes that cross from device to device in one run."""
         return sum(split.n_bytes for split in self.splits)
 
@@ -84,7 +84,7 @@ class PlacementReport:
     use: dict[str, dict[str, int]]
     weights: list[KeptTensor]
     caches: list[KeptTensor]
-    graphs: list[GraphAt] = field(default_factory=list)
+    graphs: list[PlacedGraph] = field(default_factory=list)
 
 
 def report(model: PlannedModel, ctx: PlannedContext) -> PlacementReport:
@@ -148,9 +148,9 @@ def _caches(ctx: Context) -> list[KeptTensor]:
     return found
 
 
-def _splits(layout: Layout, names: Sequence[str]) -> list[SplitAt]:
+def _splits(layout: Layout, names: Sequence[str]) -> list[PlacedSplit]:
     return [
-        SplitAt(
+        PlacedSplit(
             names[part.device],
             [t for t in part.nodes if not is_view(t)],
             [(source.name, source.nbytes) for source, _ in part.inputs],
@@ -175,7 +175,7 @@ class _Reasons:
         self.weights = {id(kept.tensor.buffer): kept for kept in weights}
         self.on_host = {id(t) for t in res.on_host}
 
-    def graph(self, layout: Layout) -> GraphAt:
+    def graph(self, layout: Layout) -> PlacedGraph:
         splits = _splits(layout, self.names)
         split_of = {id(t): i for i, split in enumerate(splits) for t in split.nodes}
         computed = [t for t in self.res.graph.compute_nodes() if not is_view(t)]
@@ -186,14 +186,14 @@ class _Reasons:
             scratch[self.names[arena % n]].append(t)
         for tensors in scratch.values():
             tensors.sort(key=lambda t: -t.nbytes)
-        return GraphAt(self.res.params.ubatch.n_tokens, nodes, [*splits], scratch)
+        return PlacedGraph(self.res.params.ubatch.n_tokens, nodes, [*splits], scratch)
 
-    def _node(self, t: Tensor, split: int) -> NodeAt:
+    def _node(self, t: Tensor, split: int) -> PlacedNode:
         if self.assignment is None:
-            return NodeAt(t, self.names[0], "alone", "the only device", {}, split)
+            return PlacedNode(t, self.names[0], "alone", "the only device", {}, split)
         at, cause = self.assignment.find_device(t), self.causes.get(id(t), "")
         reasons = {self.names[i]: why for i in range(at) if (why := self._why_not(t, i, cause))}
-        return NodeAt(t, self.names[at], cause, self._explain(t, cause), reasons, split)
+        return PlacedNode(t, self.names[at], cause, self._explain(t, cause), reasons, split)
 
     def _explain(self, t: Tensor, cause: str) -> str:
         if cause == assign.WEIGHT:
@@ -288,11 +288,11 @@ def _describe_kept(kept: KeptTensor) -> dict[str, Any]:
     }
 
 
-def _graph(g: GraphAt) -> dict[str, Any]:
+def _graph(g: PlacedGraph) -> dict[str, Any]:
     return {
         "n_tokens": g.n_tokens,
         "n_splits": len(g.splits),
-        "copied_bytes": g.copied,
+        "copied_bytes": g.copied_bytes,
         "splits": [
             {"device": s.device, "n_nodes": len(s.nodes), "copied": [*_copies(s)]} for s in g.splits
         ],
@@ -313,5 +313,5 @@ def _graph(g: GraphAt) -> dict[str, Any]:
     }
 
 
-def _copies(split: SplitAt) -> Iterator[dict[str, Any]]:
+def _copies(split: PlacedSplit) -> Iterator[dict[str, Any]]:
     return ({"name": name, "bytes": n} for name, n in split.copied)

@@ -13,7 +13,13 @@ from llama_py_tools.graph.layers import find_layers, shape
 from llama_py_tools.graph.plan import columns, mib, ranges
 
 if TYPE_CHECKING:
-    from llama_py_tools.graph.placement import GraphAt, KeptTensor, NodeAt, PlacementReport, SplitAt
+    from llama_py_tools.graph.placement import (
+        KeptTensor,
+        PlacedGraph,
+        PlacedNode,
+        PlacedSplit,
+        PlacementReport,
+    )
 
 N_SCRATCH = 3  # listed tensors of a compute buffer
 N_SPLITS = 8  # listed splits
@@ -96,11 +102,12 @@ def _layers(kept: Iterable[KeptTensor]) -> str:
     return found and f"N = {found}"
 
 
-def _graph(g: GraphAt) -> Iterator[str]:
+def _graph(g: PlacedGraph) -> Iterator[str]:
     tokens = "1 token" if g.n_tokens == 1 else f"{g.n_tokens} tokens"
     splits = "1 split" if len(g.splits) == 1 else f"{len(g.splits)} splits"
     yield (
-        f"graph of {tokens}: {len(g.nodes)} nodes, {splits}, {mib(g.copied)} copied between devices"
+        f"graph of {tokens}: {len(g.nodes)} nodes, {splits}, {mib(g.copied_bytes)} copied "
+        "between devices"
     )
     for name, tensors in g.scratch.items():
         if tensors:
@@ -110,7 +117,7 @@ def _graph(g: GraphAt) -> Iterator[str]:
         yield from _splits(g.splits)
 
 
-def _splits(splits: Sequence[SplitAt]) -> Iterator[str]:
+def _splits(splits: Sequence[PlacedSplit]) -> Iterator[str]:
     """Yield the splits, joined if they differ by the layer only; the largest copies first."""
     found: dict[tuple[str, str, str], list[int]] = {}
     for i, s in enumerate(splits):
@@ -131,10 +138,10 @@ def _number_ranges(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, few))
 
 
-def _nodes(g: GraphAt, of_layer: Sequence[str]) -> Iterator[str]:
+def _nodes(g: PlacedGraph, of_layer: Sequence[str]) -> Iterator[str]:
     """Yield the nodes of each type of layer. of_layer: each layer's device"""
     kinds: dict[tuple[str, ...], list[int]] = {}
-    by_layer: dict[int, list[NodeAt]] = {}
+    by_layer: dict[int, list[PlacedNode]] = {}
     for n, il in zip(g.nodes, find_layers(n.node for n in g.nodes), strict=True):
         if il is not None:
             by_layer.setdefault(il, []).append(n)
@@ -147,7 +154,7 @@ def _nodes(g: GraphAt, of_layer: Sequence[str]) -> Iterator[str]:
     yield from _table(n for n in g.nodes if find_layer(n.node) is None)
 
 
-def _runs(nodes: Sequence[NodeAt], own: str) -> Iterator[str]:
+def _runs(nodes: Sequence[PlacedNode], own: str) -> Iterator[str]:
     """Yield a line for nodes that a device runs in a row; for nodes outside their layer's device, a
     line per cause."""
     for device, run in groupby(nodes, key=lambda n: n.device):
@@ -161,11 +168,11 @@ def _runs(nodes: Sequence[NodeAt], own: str) -> Iterator[str]:
             yield from (f"      {line}" for line in lines)
 
 
-def _reason(n: NodeAt) -> str:
+def _reason(n: PlacedNode) -> str:
     return _fold_name(f"{n.node.op}: {n.why}{_not(n)}")
 
 
-def _not(n: NodeAt) -> str:
+def _not(n: PlacedNode) -> str:
     """Return reasons, each with its devices."""
     found: dict[str, list[str]] = {}
     for device, why in n.why_not.items():
@@ -177,6 +184,6 @@ def _fold_name(name: str) -> str:
     return _NUMBER.sub("N", name)
 
 
-def _table(nodes: Iterable[NodeAt]) -> Iterator[str]:
+def _table(nodes: Iterable[PlacedNode]) -> Iterator[str]:
     rows = [[f"    {n.node.name}", n.node.op, n.device, f"{n.why}{_not(n)}"] for n in nodes]
     return iter(columns(rows, range(4)) if rows else ["    no such node"])

@@ -87,7 +87,7 @@ class ProfiledRun:
         return sum(end - start for s in self.splits for _, start, end in s.copied) / 1e9
 
     @property
-    def copied(self) -> int:
+    def copied_bytes(self) -> int:
         """Bytes copied between devices."""
         return sum(s.n_bytes for s in self.splits)
 
@@ -247,8 +247,8 @@ def tables(
     )
     if len(run.splits) > 1:
         yield (
-            f"  {len(run.splits)} splits; {run.copied / 2**20:.2f} MiB copied between devices in"
-            f" {run.copying * 1e3:.3f} ms"
+            f"  {len(run.splits)} splits; {run.copied_bytes / 2**20:.2f} MiB copied between devices"
+            f" in {run.copying * 1e3:.3f} ms"
         )
     if run.ranks:
         yield from messages_text(run.ranks)
@@ -314,7 +314,7 @@ def as_data(runs: Sequence[ProfiledRun]) -> list[dict[str, Any]]:
             "wall_ms": run.wall * 1e3,
             "steps_ms": run.seconds * 1e3,
             "n_splits": len(run.splits),
-            "copied_bytes": run.copied,
+            "copied_bytes": run.copied_bytes,
             "copying_ms": run.copying * 1e3,
             "ranks": ranks_as_data(run.ranks, run.start),
             "steps": [

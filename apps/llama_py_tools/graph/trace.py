@@ -43,7 +43,7 @@ class _Tracks(dict[tuple[int, str], Track]):
         self[key] = PROCESS + key[0], sum(rank == key[0] for rank, _ in self)
         return self[key]
 
-    def of(self, device: str, what: str) -> Track:
+    def get_track(self, device: str, what: str) -> Track:
         return self[find_rank(device), f"{device}: {what}"]
 
     def events(self, title: str) -> Iterator[Event]:
@@ -73,19 +73,19 @@ def _events(run: ProfiledRun, tracks: _Tracks, first: int) -> Iterator[Event]:
     ):
         own = [s for s in run.splits if s.split.device.name == device]
         if own:
-            yield from _splits(own, tracks.of(device, "splits"), first)
+            yield from _splits(own, tracks.get_track(device, "splits"), first)
         steps = [s for s in run.steps if s.device == device]
-        track = tracks.of(device, "layers")
+        track = tracks.get_track(device, "layers")
         for layer, of_layer in groupby(steps, key=lambda s: s.layer):
             inside = list(of_layer)
             yield _span(layer, "layer", track, inside[0].start - first, inside[-1].end - first, {})
-        track = tracks.of(device, "steps")
+        track = tracks.get_track(device, "steps")
         for s in steps:
             node = s.time.node
             yield _span(node.name, node.op, track, s.start - first, s.end - first, _about(s))
         for s in steps:
             for number, (start, end) in enumerate(s.time.threads):
-                track = tracks.of(device, f"thread {number}")
+                track = tracks.get_track(device, f"thread {number}")
                 yield _span(s.time.node.name, s.time.node.op, track, start - first, end - first, {})
     for one in run.ranks:
         for p in one.passed:

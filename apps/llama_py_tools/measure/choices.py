@@ -57,7 +57,7 @@ class ChoiceParams(Params):
     )
 
     @property
-    def any(self) -> bool:
+    def has_tasks(self) -> bool:
         """True if tasks are scored, not a text."""
         return self.hellaswag or self.winogrande or self.multiple_choice
 

@@ -175,13 +175,13 @@ class Divergences:
     def add(self, part: Divergence) -> None:
         self.parts.append(part)
 
-    def all(self) -> Divergence:
+    def concatenate(self) -> Divergence:
         names = ("nll", "nll_base", "kld", "same_top")
         return Divergence(*(np.concatenate([getattr(p, n) for p in self.parts]) for n in names))
 
     def line(self) -> str:
         """Return a row of the table that grows with each window."""
-        d = self.all()
+        d = self.concatenate()
         (log_ppl, error), (ratio, ratio_error) = mean(d.nll), log_ratio(d)
         ppl = math.exp(log_ppl)
         kld, rms, same = mean(d.kld), root_mean_square(d.p_diff), share(d.same_top)
@@ -193,7 +193,7 @@ class Divergences:
 
     def lines(self) -> Iterator[str]:
         """Yield the statistics in llama-perplexity's format; empty for fewer than 100 tokens."""
-        d = self.all()
+        d = self.concatenate()
         if len(d.nll) < LEAST:
             return
         yield "====== Perplexity statistics ======"

@@ -120,7 +120,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
     if not (o.file or o.binary_file or o.kl_divergence):
         p.error("set a text with -f FILE")
-    if read(args, ChoiceParams).any:
+    if read(args, ChoiceParams).has_tasks:
         return session.run(_choose, args)
     return session.run(_compare if o.kl_divergence else _command, args)
 

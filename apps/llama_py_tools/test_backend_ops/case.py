@@ -58,12 +58,14 @@ class Leaves:
         parent = self((2 * n0, n1 + 1, n2 + 1, n3 + 1), type, init)
         return view_4d(parent, n0, n1, n2, n3, *parent.nb[1:], parent.nb[1])
 
-    def apart(self, ne: tuple[int, ...], type: GGMLType = F32, init: Init | None = None) -> Tensor:
+    def half_rows(
+        self, ne: tuple[int, ...], type: GGMLType = F32, init: Init | None = None
+    ) -> Tensor:
         """Add rows that are the first halves of longer rows; planes and batches have no gaps."""
         parent = self((2 * ne[0], *ne[1:]), type, init)
         return view_4d(parent, *shape4(ne), *parent.nb[1:], 0)
 
-    def half(
+    def second_half(
         self, ne: tuple[int, ...], dim: int, type: GGMLType = F32, init: Init | None = None
     ) -> Tensor:
         """Add the second half of a tensor with twice the size in one dimension."""
@@ -72,7 +74,7 @@ class Leaves:
         first = parent.nb[dim] * full[dim] // (type.block_size if dim == 0 else 1)
         return view_4d(parent, *full, *parent.nb[1:], first)
 
-    def permuted(
+    def permuted_view(
         self,
         ne: tuple[int, ...],
         axes: tuple[int, ...],
@@ -115,7 +117,7 @@ class Case:
         """Return a seed by the case and `seed`, independent of other cases."""
         return [seed, zlib.crc32(str(self).encode())]
 
-    def bound(self) -> float:
+    def nmse_bound(self) -> float:
         return self.max_nmse(**self.args) if callable(self.max_nmse) else self.max_nmse
 
     def graph(self) -> tuple[Graph, Leaves]:

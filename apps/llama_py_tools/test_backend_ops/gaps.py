@@ -62,7 +62,7 @@ def with_gaps(case: Case, which: int) -> Case:
         return result
 
     args = {**case.args, "gaps": which}
-    return Case(case.op, build, args, case.bound(), case.compare, case.fused)
+    return Case(case.op, build, args, case.nmse_bound(), case.compare, case.fused)
 
 
 def can_be_built(case: Case) -> bool:

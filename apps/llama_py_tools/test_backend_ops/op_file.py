@@ -168,7 +168,7 @@ def _spec(number: int, params: list[int]) -> OpSpec:
 def _max_bound(op: str) -> float:
     """Return the largest bound of the op's own cases, since any of their layouts and types may
     occur."""
-    return max((c.bound() for c in all_cases() if c.op == op and not c.fused), default=1e-7)
+    return max((c.nmse_bound() for c in all_cases() if c.op == op and not c.fused), default=1e-7)
 
 
 def _build(

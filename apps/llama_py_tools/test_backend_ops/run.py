@@ -233,7 +233,7 @@ def failure(got: Bench, inputs: list[Bytes]) -> Outcome | None:
 
 
 def _compare(case: Case, expected: Bench, got: Bench) -> Outcome:
-    largest, bound = 0.0, case.bound()
+    largest, bound = 0.0, case.nmse_bound()
     for a, b in zip(expected.results(), got.results(), strict=True):
         x, y = values(a), values(b)
         names = (expected.device.name, got.device.name)

@@ -49,7 +49,7 @@ class Engine(Protocol):
     def embeddings(self, n: int) -> Floats:
         """Return the embeddings of the last batch's n outputs."""
 
-    def pooled(self, seq: int) -> Floats: ...
+    def embeddings_seq(self, seq: int) -> Floats: ...
 
     def set_embeddings_nextn(self, masked: bool) -> None: ...
 
@@ -187,7 +187,7 @@ class Ours:
         assert self.ctx.embd is not None and len(self.ctx.embd) == n
         return self.ctx.embd
 
-    def pooled(self, seq: int) -> Floats:
+    def embeddings_seq(self, seq: int) -> Floats:
         ctx: Any = self.ctx
         return ctx.embd_seq[seq]
 

@@ -134,7 +134,8 @@ def pooled(case: Case, kind: str, **how: Any) -> Result:
             return Result(engine.nodes)
         if kind == "none":
             return Result(values={"embd": engine.embeddings(sum(lengths))})
-        return Result(values={"embd": np.stack([engine.pooled(s) for s in range(len(parts))])})
+        rows = [engine.embeddings_seq(s) for s in range(len(parts))]
+        return Result(values={"embd": np.stack(rows)})
 
 
 POOLING = ("none", "mean", "cls", "last", "rank")

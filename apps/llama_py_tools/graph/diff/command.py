@@ -265,10 +265,10 @@ def _values(args: argparse.Namespace, other: PeerRun, o: GraphDiffParams) -> int
         return code
     if code:
         found = by_name(ours, theirs, o.threshold)
-        return _tell(found, {}, o, _sound(args, other) if found.far else ())
+        return _tell(found, {}, o, _sound(args, other) if found.far_nodes else ())
     found = compare_runs(ours, theirs, o.threshold)
     found.other_weights = other.other_weights
-    return _tell(found, {} if found.equal else _find_verdicts(args, found, o), o)
+    return _tell(found, {} if found.is_identical else _find_verdicts(args, found, o), o)
 
 
 def _fuses(args: argparse.Namespace, o: GraphDiffParams) -> bool:
@@ -342,4 +342,4 @@ def _tell(
             plot.write_overlay(found, o.overlay)
         if o.plot:
             plot.plot(found, o.plot)
-    return session.EXIT_FAILURE if found.far else session.EXIT_OK
+    return session.EXIT_FAILURE if found.far_nodes else session.EXIT_OK

@@ -80,14 +80,14 @@ class RunComparison:
     other_weights: bool = False
 
     @property
-    def far(self) -> list[SharedNode]:
+    def far_nodes(self) -> list[SharedNode]:
         """Nodes with an error (`made` if known) beyond the bound."""
         return [n for n in self.nodes if n.is_far]
 
     @property
     def wrong(self) -> list[SharedNode]:
         """Nodes beyond their bound that read the same weights in both runs."""
-        return [n for n in self.far if not (self.other_weights and self.list_weights(n))]
+        return [n for n in self.far_nodes if not (self.other_weights and self.list_weights(n))]
 
     def list_weights(self, node: SharedNode) -> list[tuple[str, str, str]]:
         """Return names of the weights that a node, or a node of its step, reads, and their types in
@@ -105,7 +105,7 @@ class RunComparison:
         return self.ours.by_key(), self.theirs.by_key()
 
     @property
-    def equal(self) -> bool:
+    def is_identical(self) -> bool:
         """True if all values are equal bit for bit."""
         return not any(n.error.nmse for n in self.nodes)
 
@@ -159,7 +159,7 @@ def compare(node: SharedNode, ours: Values, theirs: Values) -> Error:
     """Return the error of a node's value; store its statistics if it is too large."""
     error = compare_values(theirs, ours, node.bound, node_type(node.record), rows=node.rows)
     if error.problem:
-        node.ours, node.theirs = Stats.of(ours), Stats.of(theirs)
+        node.ours, node.theirs = Stats.from_values(ours), Stats.from_values(theirs)
     return error
 
 

@@ -26,7 +26,7 @@ class Stats:
     n_inf: int
 
     @classmethod
-    def of(cls, values: Values) -> Stats:
+    def from_values(cls, values: Values) -> Stats:
         finite = values[np.isfinite(values)].astype(np.float64)
         n_nan = int(np.isnan(values).sum())
         n_inf = values.size - finite.size - n_nan

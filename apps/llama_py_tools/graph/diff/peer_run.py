@@ -64,17 +64,17 @@ def record(
             if form == known_forms()[kind].names[1]:
                 peer.refuse_fused(kind)
 
-        def go_on(ids: Sequence[int], encode: bool = False) -> None:
+        def run_batch(ids: Sequence[int], encode: bool = False) -> None:
             n, past, calls[0] = len(ids), 0 if encode else peer.n_past(), calls[0] + 1
             pos = np.arange(past, past + n, dtype=np.int32)
             seq_ids, outputs = [(0,)] * n, [True] * n
             peer.run(Batch(np.array(ids, np.int32), None, pos, seq_ids, outputs), encode)
 
         def decode(ids: Sequence[int]) -> Values:
-            go_on(ids)
+            run_batch(ids)
             return peer.logits(len(ids)) if has_logits else np.zeros((0, 0), np.float32)
 
         if start is not None:
-            go_on(prompt, encode=True)
+            run_batch(prompt, encode=True)
         feed(run, decode, prompt if start is None else [start], n_decode)
     return run

@@ -33,9 +33,9 @@ def lines(found: RunComparison, verdicts: Mapping[Key, Verdict], top: int) -> It
         if len(wrong) > 1:
             yield ""
             yield from _report_others(wrong, verdicts, found, top)
-    if found.equal:
+    if found.is_identical:
         return
-    if not found.far and (grown := next((n for n in found.nodes if _is_grown(n)), None)):
+    if not found.far_nodes and (grown := next((n for n in found.nodes if _is_grown(n)), None)):
         yield (
             "run separately, the runs diverge: rounding errors grow, and first exceed "
             f"{ALONG:.0e} in {grown.name} ({grown.layer})"
@@ -55,11 +55,11 @@ def _is_grown(node: SharedNode) -> bool:
 
 
 def _summary(found: RunComparison) -> str:
-    n, wrong, differ = len(found.nodes), len(found.wrong), len(found.far)
+    n, wrong, differ = len(found.nodes), len(found.wrong), len(found.far_nodes)
     compared = f"values: {n} nodes of {found.ours.what} and {found.theirs.what} compared"
     if found.n_apart:
         compared += f", {found.n_apart} have no counterpart"
-    if found.equal:
+    if found.is_identical:
         return f"{compared}: equal bit for bit"
     if not differ:
         return f"{compared}: no larger differences than rounding explains"

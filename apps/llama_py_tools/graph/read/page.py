@@ -41,7 +41,7 @@ def _function(function: Function, part: Section) -> Iterator[str]:
     yield f'<details open class="function"><summary><b>{escape(function.name)}</b> '
     yield f"<small>{escape(function.place)}</small></summary>\n"
     indent = common_indent(function)
-    for excerpt, statement in function.ordered():
+    for excerpt, statement in function.list_statements():
         yield from _statement(excerpt, statement, part, indent)
         for called in statement.calls.values():
             yield from _function(called, part)
@@ -51,7 +51,7 @@ def _function(function: Function, part: Section) -> Iterator[str]:
 def _statement(excerpt: Excerpt, statement: Statement, part: Section, indent: int) -> Iterator[str]:
     lines = [line[indent:] for line in excerpt.text.splitlines()]
     yield f'<div class="line"><i>{excerpt.first}</i><pre>{escape(chr(10).join(lines))}</pre>'
-    if nodes := statement.shown():
+    if nodes := statement.first_layer_nodes():
         yield "<ul>"
         if remark := note(statement, part):
             yield f'<li class="note">{escape(remark)}</li>'

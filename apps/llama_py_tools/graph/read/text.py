@@ -66,11 +66,11 @@ def _function(function: Function, part: Section, depth: int) -> Iterator[str]:
         f"{function.name}  ({function.module.path}:{function.code.co_firstlineno})", pad
     )
     indent = common_indent(function)
-    for excerpt, statement in function.ordered():
+    for excerpt, statement in function.list_statements():
         yield from _source(excerpt, indent, pad)
         if remark := note(statement, part):
             yield from _wrap(f"({remark})", f"{pad}       > ")
-        for node in statement.shown():
+        for node in statement.first_layer_nodes():
             name, kind, formed = describe(node)
             yield from _wrap(f"{name}  {kind}", f"{pad}       > ")
             yield from _wrap(formed, f"{pad}           = ")

@@ -35,7 +35,7 @@ class Statement:
         """Layers of the nodes."""
         return sorted({n.layer for n in self.nodes if n.layer is not None})
 
-    def shown(self) -> list[ReadNode]:
+    def first_layer_nodes(self) -> list[ReadNode]:
         """Return the nodes of the first layer."""
         first = self.layers[0] if self.layers else None
         return [n for n in self.nodes if n.layer == first]
@@ -61,7 +61,7 @@ class Function:
         """Path and first line."""
         return f"{self.module.path}:{self.code.co_firstlineno}"
 
-    def ordered(self) -> list[tuple[Excerpt, Statement]]:
+    def list_statements(self) -> list[tuple[Excerpt, Statement]]:
         return sorted(self.statements.items(), key=lambda item: item[0])
 
     def nodes(self) -> Iterator[ReadNode]:

@@ -87,12 +87,12 @@ class _Records:
             "us": round(self.seen.seconds[id(t)] * 1e6, 3) if id(t) in self.seen.seconds else None,
             "kernels": sorted(set(self.seen.kernels.get(id(t), ()))),
             "copied": [k for k, s in enumerate(t.src) if s is not None and original(s) is not s],
-            "between": self._between(t),
+            "between": self._source_devices(t),
             "overlay": {printable(k): number(v) for k, v in self.seen.overlays.get(i, {}).items()},
         }
         return record | {key: value for key, value in more.items() if value not in (None, [], {})}
 
-    def _between(self, t: Tensor) -> list[str]:
+    def _source_devices(self, t: Tensor) -> list[str]:
         """Return other devices that provide sources: a copy, or a part of a sum."""
         own, is_sum = self.devices.get(id(t)), "receivers" in OPS[t.op].fields
         found = {

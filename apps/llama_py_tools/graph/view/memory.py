@@ -72,7 +72,7 @@ def _places(seen: GraphRecord, order: Sequence[int]) -> Iterator[MemoryRange]:
     """Yield the range of each tensor in a compute buffer: results, inputs, copies. Inputs and
     outputs are kept to the end. Sources of a fused step are kept until its last node, or one node
     less if the result may overwrite them."""
-    nodes, steps, spent = seen.graph.nodes, seen.last_of_step(), seen.spent()
+    nodes, steps, spent = seen.graph.nodes, seen.last_of_step(), seen.overwritable_sources()
     index = {id(nodes[i]): now for now, i in enumerate(order)}
     last: dict[int, int] = {}
     for t in nodes:

@@ -49,7 +49,7 @@ class GraphRecord:
         steps = [s.match.nodes for p in splits for s in p.steps if isinstance(s, FusedNodes)]
         return {id(t): nodes[-1] for nodes in steps for t in nodes}
 
-    def spent(self) -> set[tuple[int, int]]:
+    def overwritable_sources(self) -> set[tuple[int, int]]:
         """Return ids of fused nodes and their sources that the result may overwrite."""
         splits = self.plan.splits if self.plan else []
         steps = [s for p in splits for s in p.steps if isinstance(s, FusedNodes)]

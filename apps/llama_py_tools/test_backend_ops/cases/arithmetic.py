@@ -25,7 +25,7 @@ LARGE: list[tuple[Shape, Shape]] = [
 ]  # fmt: skip
 
 
-def _bound(type: GGMLType, **_: object) -> float:
+def _type_bound(type: GGMLType, **_: object) -> float:
     return 1e-4 if type is BF16 else 1e-7
 
 
@@ -33,44 +33,44 @@ def _binary(name: str, build: Callable[..., Tensor]) -> None:
     divisor = uniform(0.5, 1.5)
 
     @case(name, type=[F32], ne=[(1, 1, 1, 1), (3, 1, 1, 1), (17, 5, 3, 2)], nr=TILES)
-    @case(name, max_nmse=_bound, type=[F16, BF16], ne=[(10, 5, 4, 3)], nr=TILES)
+    @case(name, max_nmse=_type_bound, type=[F16, BF16], ne=[(10, 5, 4, 3)], nr=TILES)
     @case(name, type=[F32], ne=[(1, 1, 8, 1), (1, 65, 3, 2), (1, 1, 33, 5)], nr=[(257, 1, 1, 1)])
     @case(name, type=[F32, F16], ne=[(63, 3, 1, 1), (100, 1, 2, 1)], nr=[(1, 7, 1, 3)])
     @case(name, type=[F32], ne=[(0, 3, 1, 1), (5, 0, 1, 1)], nr=[(1, 1, 1, 1)])
-    def repeated(new: Leaves, type: GGMLType, ne: Shape, nr: Shape) -> Tensor:
+    def build_repeated(new: Leaves, type: GGMLType, ne: Shape, nr: Shape) -> Tensor:
         shape = tuple(n * r for n, r in zip(ne, nr, strict=True))
         return build(new(shape, type), new(ne, type, divisor))
 
     @case(name, type=[F32, F16], ne=[(33, 5, 3, 2), (64, 4, 2, 1)], v=["a", "b", "both"])
-    def strided(new: Leaves, type: GGMLType, ne: Shape, v: str) -> Tensor:
+    def build_strided(new: Leaves, type: GGMLType, ne: Shape, v: str) -> Tensor:
         a = new(ne, type) if v == "b" else new.part(ne, type)
         b = new(ne, type, divisor) if v == "a" else new.part(ne, type, divisor)
         return build(a, b)
 
     for shape, tiles in LARGE:
-        case(name, max_nmse=_bound, type=FLOATS, ne=[shape], nr=[tiles])(repeated)
+        case(name, max_nmse=_type_bound, type=FLOATS, ne=[shape], nr=[tiles])(build_repeated)
 
     @case(name, type_a=[F32], type_b=[F16, BF16], ne=[(33, 5, 3, 2)])
     @case(name, type_a=[F16], type_b=[F32], ne=[(33, 5, 3, 2)])
     @case(name, max_nmse=1e-4, type_a=[BF16], type_b=[F32], ne=[(33, 5, 3, 2), (512, 1, 1, 1)],
           nr=[(1, 1, 1, 1), (2, 2, 2, 2), (1, 32, 1, 1)])
-    def mixed(
+    def build_mixed(
         new: Leaves, type_a: GGMLType, type_b: GGMLType, ne: Shape, nr: Shape = (1, 1, 1, 1)
     ) -> Tensor:
         shape = tuple(n * r for n, r in zip(ne, nr, strict=True))
         return build(new(shape, type_a), new(ne, type_b, divisor))
 
     @case(name, type=[F32], ne=[(33, 5, 3, 2)], perm=[(0, 2, 1, 3), (1, 0, 2, 3)])
-    def permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
-        return build(new.permuted(ne, perm, type), new.permuted(ne, perm, type, divisor))
+    def build_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
+        return build(new.permuted_view(ne, perm, type), new.permuted_view(ne, perm, type, divisor))
 
-    @case(name, max_nmse=_bound, type=FLOATS, ne=[(10, 5, 4, 3), (10, 5, 4, 1), (1, 1, 48, 40)],
-          nr=TILES[:4], perm_b=[(1, 2, 0, 3)])
+    @case(name, max_nmse=_type_bound, type=FLOATS,
+          ne=[(10, 5, 4, 3), (10, 5, 4, 1), (1, 1, 48, 40)], nr=TILES[:4], perm_b=[(1, 2, 0, 3)])
     def one_permuted(new: Leaves, type: GGMLType, ne: Shape, nr: Shape, perm_b: Shape) -> Tensor:
         shape = tuple(n * r for n, r in zip(ne, nr, strict=True))
-        return build(new(shape, type), new.permuted(ne, perm_b, type, divisor))
+        return build(new(shape, type), new.permuted_view(ne, perm_b, type, divisor))
 
-    @case(name, max_nmse=_bound, type=FLOATS, ne=[(10, 5, 4, 4), (10, 5, 4, 5), (1, 1, 4, 36)],
+    @case(name, max_nmse=_type_bound, type=FLOATS, ne=[(10, 5, 4, 4), (10, 5, 4, 5), (1, 1, 4, 36)],
           overlap=[True])
     def overlapping(new: Leaves, type: GGMLType, ne: Shape, overlap: bool) -> Tensor:
         """Build the op on two thirds of one tensor, from its beginning and from its middle."""
@@ -92,8 +92,8 @@ def _binary(name: str, build: Callable[..., Tensor]) -> None:
 
     @case(name, perf=True, type=[F32], ne=[(4096, 512, 1, 1)], nr=[(1, 1, 1, 1)])
     @case(name, perf=True, type=[F32], ne=[(4096, 1, 1, 1)], nr=[(1, 1, 1, 1), (1, 512, 1, 1)])
-    def timed(new: Leaves, type: GGMLType, ne: Shape, nr: Shape) -> Tensor:
-        return repeated(new, type, ne, nr)
+    def build_timed(new: Leaves, type: GGMLType, ne: Shape, nr: Shape) -> Tensor:
+        return build_repeated(new, type, ne, nr)
 
 
 for _name, _build in BINARY.items():
@@ -117,8 +117,8 @@ def add_id(
 @case("SCALE", type=[F32], ne=[(10, 10, 10, 10)], scale=[2.0], bias=[0.0, 1.0],
       inplace=[False, True])
 @case("SCALE", type=[F32], ne=[(1, 1, 1, 1), (257, 3, 1, 1)], scale=[-0.5], bias=[0.25])
-@case("SCALE", max_nmse=_bound, type=[F16, BF16], ne=[(100, 10, 3, 2), (33, 1, 1, 1)], scale=[0.5],
-      bias=[0.0, 1.0], inplace=[False, True])
+@case("SCALE", max_nmse=_type_bound, type=[F16, BF16], ne=[(100, 10, 3, 2), (33, 1, 1, 1)],
+      scale=[0.5], bias=[0.0, 1.0], inplace=[False, True])
 @case("SCALE", type=[F32], ne=[(0, 3, 1, 1), (5, 0, 1, 1)], scale=[2.0], bias=[1.0])
 @case("SCALE", perf=True, type=[F32], ne=[(4096, 512, 1, 1)], scale=[2.0], bias=[0.0])
 def scale(
@@ -151,7 +151,7 @@ def add1(
     new: Leaves, type_a: GGMLType, type_b: GGMLType, ne: Shape, v: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    return ops.add1((new.apart if v else new)(ne, type_a), new((1,), type_b), inplace)
+    return ops.add1((new.half_rows if v else new)(ne, type_a), new((1,), type_b), inplace)
 
 
 draws("ADD_ID", 2, lambda t: integers(0, t.src[1].ne[1]))

@@ -70,7 +70,7 @@ def repeat_back(
 ) -> Tensor:
     shape = tuple(n * r for n, r in zip(ne, nr, strict=True))
     if half is not None:
-        grad = new.half(shape, half, type)
+        grad = new.second_half(shape, half, type)
     else:
         grad = (new.part if v else new)(shape, type)
     return ops.repeat_back(grad, Tensor(type, ne))

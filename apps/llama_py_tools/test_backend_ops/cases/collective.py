@@ -14,15 +14,15 @@ from llama_py_tools.test_backend_ops.cases._quantized import quantization_bound
 Shape = tuple[int, ...]
 
 
-def _bound(type: GGMLType, ne: Shape, **_: object) -> float:
+def _reduce_bound(type: GGMLType, ne: Shape, **_: object) -> float:
     return max(quantization_bound(type, prod(ne)), 1e-6 if type.type_size == 2 else 0)
 
 
-@case("REDUCE", max_nmse=_bound, type=TYPES, ne=[(64, 5, 1, 1), (4096, 3, 1, 1)],
+@case("REDUCE", max_nmse=_reduce_bound, type=TYPES, ne=[(64, 5, 1, 1), (4096, 3, 1, 1)],
       parts=["11", "111", "1111111111"], receivers=[()])
-@case("REDUCE", max_nmse=_bound, type=TYPES[:3], ne=[(33, 5, 3, 2), (1, 1, 1, 1)],
+@case("REDUCE", max_nmse=_reduce_bound, type=TYPES[:3], ne=[(33, 5, 3, 2), (1, 1, 1, 1)],
       parts=["11", "0101", "1100"], receivers=[()])
-@case("REDUCE", max_nmse=_bound, type=TYPES, ne=[(64, 3, 1, 1)], parts=["1111", "1011"],
+@case("REDUCE", max_nmse=_reduce_bound, type=TYPES, ne=[(64, 3, 1, 1)], parts=["1111", "1011"],
       receivers=[(0,), (2, 3)])
 @case("REDUCE", perf=True, type=TYPES, ne=[(4096, 512, 1, 1)], parts=["11"], receivers=[()])
 def all_reduce(

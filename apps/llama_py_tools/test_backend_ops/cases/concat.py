@@ -91,4 +91,4 @@ def repeat(new: Leaves, type: GGMLType, ne: Shape, nr: Shape) -> Tensor:
 @case("REPEAT", max_nmse=0, ne=[(1, 5, 4, 3)], nr=[(7, 1, 1, 1), (7, 2, 1, 1)],
       perm=[(0, 2, 1, 3), (1, 0, 2, 3)])
 def repeat_permuted(new: Leaves, ne: Shape, nr: Shape, perm: Shape) -> Tensor:
-    return ops.repeat_4d(new.permuted(ne, perm), *(n * r for n, r in zip(ne, nr, strict=True)))
+    return ops.repeat_4d(new.permuted_view(ne, perm), *(n * r for n, r in zip(ne, nr, strict=True)))

@@ -28,7 +28,7 @@ def conv_transpose_1d(
 @case("CONV_TRANSPOSE_1D", K=[5], v=["kernel", "input"])
 def conv_transpose_1d_strided(new: Leaves, K: int, v: str) -> Tensor:
     a = new.part((K, 3, 4)) if v == "kernel" else new((K, 3, 4))
-    b = new.apart((11, 4)) if v == "input" else new((11, 4))
+    b = new.half_rows((11, 4)) if v == "input" else new((11, 4))
     return ops.conv_transpose_1d(a, b, 2)
 
 

@@ -45,7 +45,7 @@ def gated_delta_net(
     def by_head(n_head: int) -> Tensor:
         ne = (s, n_head, t, n_seqs)
         init = VALUES if n_head == h else None
-        return new.permuted(ne, (0, 2, 1, 3), F32, init) if permuted else new(ne, F32, init)
+        return new.permuted_view(ne, (0, 2, 1, 3), F32, init) if permuted else new(ne, F32, init)
 
     q, k = (ops.l2_norm(by_head(head_count), 1e-6) for _ in "qk")
     g = new((s if kda else 1, h, t, n_seqs), F32, uniform(-0.1, 0) if slow else GATE)
@@ -84,7 +84,7 @@ def delta_net(
 ) -> Tensor:
     """Build DELTA_NET; heads: key heads, value heads. v: tensors are in memory by token."""
     n_keys, n_head = heads
-    make = new.permuted if v else lambda ne, axes, *more: new(ne, *more)
+    make = new.permuted_view if v else lambda ne, axes, *more: new(ne, *more)
     q, k = (ops.l2_norm(make((S, T, n_keys, n_seqs), (0, 2, 1, 3)), 1e-6) for _ in "qk")
     values = make((S, T, n_head, n_seqs), (0, 2, 1, 3))
     g = make((T, S if kda else 1, n_head, n_seqs), (2, 1, 0, 3), F32, RAW_GATE)

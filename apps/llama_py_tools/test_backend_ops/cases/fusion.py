@@ -37,7 +37,7 @@ def add_rms_norm(new: Leaves, ne: Shape) -> Tensor:
     return ops.add(ops.mul(ops.rms_norm(x, 1e-6), new(ne[:1])), x)
 
 
-def _rotated(new: Leaves, x: Tensor, mode: int) -> Tensor:
+def _rope(new: Leaves, x: Tensor, mode: int) -> Tensor:
     n_dims = x.ne[0] // 2 if mode == VISION else x.ne[0]
     sections = (n_dims // 2, n_dims // 2, 0, 0)
     if mode in (MROPE, IMROPE):
@@ -52,7 +52,7 @@ def _rotated(new: Leaves, x: Tensor, mode: int) -> Tensor:
 @case("RMS_NORM_MUL_ROPE", fused=True, ne=[(768, 1, 1, 1), (128, 4, 7, 2), (8192, 2, 2, 1)],
       mode=[0, 2, IMROPE])
 def rms_norm_mul_rope(new: Leaves, ne: Shape, mode: int) -> Tensor:
-    return _rotated(new, ops.mul(ops.rms_norm(new(ne), 1e-6), new(ne[:1])), mode)
+    return _rope(new, ops.mul(ops.rms_norm(new(ne), 1e-6), new(ne[:1])), mode)
 
 
 @case("RMS_NORM_MUL_ROPE", fused=True, max_nmse=1e-6, ne=[(128, 4, 3, 1), (256, 1, 1, 1)],
@@ -66,11 +66,11 @@ def rms_norm_mul_rope_set_rows(
     if multi_add:
         x = ops.add(ops.add(x, new(ne)), new(ne))
     x = ops.mul(ops.rms_norm(x, 1e-6), new(ne[:1] if broadcast else ne))
-    x = _rotated(new, x, mode)
-    return x if set_rows is None else _cached(new, x, set_rows, I64)
+    x = _rope(new, x, mode)
+    return x if set_rows is None else _set_rows(new, x, set_rows, I64)
 
 
-def _cached(new: Leaves, k: Tensor, type: GGMLType, index: GGMLType) -> Tensor:
+def _set_rows(new: Leaves, k: Tensor, type: GGMLType, index: GGMLType) -> Tensor:
     n_embd, n_tokens, n_seqs = k.ne[0] * k.ne[1], k.ne[2], k.ne[3]
     n_rows = max(16, n_tokens)
     cache = new((n_embd, n_rows, n_seqs), type)
@@ -87,7 +87,7 @@ def rope_set_rows(
     new: Leaves, type: GGMLType, ne: Shape, mode: int, index: GGMLType = I64
 ) -> Tensor:
     """Build a rotated key that is stored in the cache."""
-    return _cached(new, _rotated(new, new(ne), mode), type, index)
+    return _set_rows(new, _rope(new, new(ne), mode), type, index)
 
 
 @case("SSM_CONV_SILU", fused=True, d_inner=[17, 64], n_t=[1, 5], n_s=[1, 2])
@@ -156,21 +156,21 @@ def ssm_scan_cache(new: Leaves, head_dim: int, n_tokens: int, n_seqs: int, K: in
 @case("RWKV_WKV6_CACHE", fused=True, head_size=[16, 33], n_tokens=[1, 5], n_seqs=[1, 2], K=[1, 3])
 def rwkv_wkv6_cache(new: Leaves, head_size: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
     (k, v, r, td), state = _rows(new, 4, head_size, n_tokens, n_seqs)
-    return _kept(new, ops.rwkv_wkv6(k, v, r, new(k.ne[:2]), td, state, K), k, state, K)
+    return _copy_states(new, ops.rwkv_wkv6(k, v, r, new(k.ne[:2]), td, state, K), k, state, K)
 
 
 @case("RWKV_WKV7_CACHE", fused=True, head_size=[16, 33], n_tokens=[1, 5], n_seqs=[1, 2], K=[1, 3])
 def rwkv_wkv7_cache(new: Leaves, head_size: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
     (k, v, r, w, a), state = _rows(new, 5, head_size, n_tokens, n_seqs)
     a = ops.l2_norm(a, 1e-7)
-    return _kept(new, ops.rwkv_wkv7(r, w, k, v, a, a, state, K), k, state, K)
+    return _copy_states(new, ops.rwkv_wkv7(r, w, k, v, a, a, state, K), k, state, K)
 
 
 @case("GATED_LINEAR_ATTN_CACHE", fused=True, head_size=[16, 33], n_tokens=[1, 5], n_seqs=[1, 2],
       K=[1, 3])
 def gated_attn_cache(new: Leaves, head_size: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
     (k, v, q, g), state = _rows(new, 4, head_size, n_tokens, n_seqs)
-    return _kept(new, ops.gated_linear_attn(k, v, q, g, state, 0.5, K), k, state, K)
+    return _copy_states(new, ops.gated_linear_attn(k, v, q, g, state, 0.5, K), k, state, K)
 
 
 def _rows(
@@ -181,7 +181,7 @@ def _rows(
     return [new(ne) for _ in range(n)], new((head_size * head_size * 3, n_seqs))
 
 
-def _kept(new: Leaves, out: Tensor, k: Tensor, state: Tensor, K: int) -> Tensor:
+def _copy_states(new: Leaves, out: Tensor, k: Tensor, state: Tensor, K: int) -> Tensor:
     """Copy the last K states into the cache."""
     size, n_seqs = state.ne[:2]
     n_kept = min(K, k.ne[2] // n_seqs)

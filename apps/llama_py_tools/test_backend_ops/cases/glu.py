@@ -28,7 +28,7 @@ GATED_SHAPES: list[Shape] = [
 ]
 
 
-def _gated(
+def _declare_glu(
     name: str, halves: Callable[[Tensor, bool], Tensor], split: Callable[[Tensor, Tensor], Tensor]
 ) -> None:
     @case(name, type=[F32, F16], ne_a=GATED_SHAPES, v=[False], swapped=[False, True])
@@ -36,7 +36,7 @@ def _gated(
           swapped=[False, True])
     @case(name, type=[F32, F16], ne_a=GATED_SHAPES[:2], v=[True], swapped=[False, True])
     def one(new: Leaves, type: GGMLType, ne_a: Shape, v: bool, swapped: bool) -> Tensor:
-        return halves(new.apart(ne_a, type, TAIL) if v else new(ne_a, type, TAIL), swapped)
+        return halves(new.half_rows(ne_a, type, TAIL) if v else new(ne_a, type, TAIL), swapped)
 
     @case(name, type=[F32, F16], ne_a=GATED_SHAPES, v=[False], split=[True])
     @case(name, max_nmse=1e-4, type=[BF16], ne_a=[(128, 2, 2, 2), (5, 7, 11, 3)], v=[False, True],
@@ -44,14 +44,14 @@ def _gated(
     @case(name, type=[F32, F16], ne_a=GATED_SHAPES[:2], v=[True], split=[True])
     @case(name, perf=True, type=[F32], ne_a=[(12288, 1, 1, 1), (12288, 512, 1, 1)], v=[False])
     def two(new: Leaves, type: GGMLType, ne_a: Shape, v: bool, split: bool = True) -> Tensor:
-        both = [new.apart(ne_a, type, TAIL) if v else new(ne_a, type, TAIL) for _ in "ab"]
+        both = [new.half_rows(ne_a, type, TAIL) if v else new(ne_a, type, TAIL) for _ in "ab"]
         return pair(both[0], both[1])
 
     pair = split
 
 
 for _name, (_halves, _split) in GATED.items():
-    _gated(_name, _halves, _split)
+    _declare_glu(_name, _halves, _split)
 
 
 @case("SWIGLU_OAI", ne_a=[(128, 2, 2, 2), (5, 7, 3, 2), (257, 1, 1, 1)], alpha=[0.5, 1.702],
@@ -59,7 +59,7 @@ for _name, (_halves, _split) in GATED.items():
 @case("SWIGLU_OAI", ne_a=[(128, 2, 2, 2), (5, 7, 3, 2)], alpha=[1.702], limit=[7.0], v=[True])
 @case("SWIGLU_OAI", perf=True, ne_a=[(2880, 2048, 1, 1)], alpha=[1.702], limit=[7.0])
 def swiglu_oai(new: Leaves, ne_a: Shape, alpha: float, limit: float, v: bool = False) -> Tensor:
-    a, b = ((new.apart if v else new)(ne_a, F32, TAIL) for _ in "ab")
+    a, b = ((new.half_rows if v else new)(ne_a, F32, TAIL) for _ in "ab")
     return ops.swiglu_oai(a, b, alpha, limit)
 
 
@@ -79,7 +79,7 @@ def _clamp_bound(type: GGMLType, **_: object) -> float:
 @case("SWIGLU_CLAMP", perf=True, type=[F32], ne_a=[(12288, 512, 1, 1)], v=[False], limit=[7.0])
 def swiglu_clamp(new: Leaves, type: GGMLType, ne_a: Shape, v: bool, limit: float) -> Tensor:
     init = uniform(-4, 12)
-    a, b = ((new.apart if v else new)(ne_a, type, init) for _ in "ab")
+    a, b = ((new.half_rows if v else new)(ne_a, type, init) for _ in "ab")
     return ops.swiglu_clamp(a, b, limit)
 
 

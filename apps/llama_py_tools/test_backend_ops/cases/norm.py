@@ -29,15 +29,15 @@ def _norm(name: str, build: Callable[[Tensor, float], Tensor]) -> None:
         return build(new.part(ne, type, init) if v else new(ne, type, init), eps)
 
     @case(name, type=[F32], ne=[(33, 5, 4, 3)], perm=[(0, 2, 1, 3), (0, 3, 1, 2)], eps=[1e-6])
-    def permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape, eps: float) -> Tensor:
-        return build(new.permuted(ne, perm, type), eps)
+    def build_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape, eps: float) -> Tensor:
+        return build(new.permuted_view(ne, perm, type), eps)
 
     @case(name, type=[F32], ne=[(64, 5, 4, 3), (130, 3, 1, 1)], half=[0, 1, 2], eps=[1e-6])
-    def halved(new: Leaves, type: GGMLType, ne: Shape, half: int, eps: float) -> Tensor:
-        return build(new.half(ne, half, type, uniform(-1, 2)), eps)
+    def build_half(new: Leaves, type: GGMLType, ne: Shape, half: int, eps: float) -> Tensor:
+        return build(new.second_half(ne, half, type, uniform(-1, 2)), eps)
 
     @case(name, type=[F32], ne=[(65, 3, 1, 1)], scale=[1e-6, 1e6], eps=[1e-6])
-    def scaled(new: Leaves, type: GGMLType, ne: Shape, scale: float, eps: float) -> Tensor:
+    def build_scaled(new: Leaves, type: GGMLType, ne: Shape, scale: float, eps: float) -> Tensor:
         return build(new(ne, type, uniform(-scale, scale)), eps)
 
 
@@ -49,12 +49,12 @@ def rms_norm_inplace(new: Leaves, type: GGMLType, ne: Shape, eps: float, inplace
 @case("NORM", type=[F32], ne=[(64, 5, 4, 3), (33, 7, 1, 1)], eps=[0.0, 1e-6], swapped=[True])
 def norm_swapped(new: Leaves, type: GGMLType, ne: Shape, eps: float, swapped: bool) -> Tensor:
     """Build a norm over rows with gaps between elements."""
-    return ops.norm(new.permuted(ne, (1, 0, 2, 3), type, uniform(-1, 2)), eps)
+    return ops.norm(new.permuted_view(ne, (1, 0, 2, 3), type, uniform(-1, 2)), eps)
 
 
 @case("L2_NORM", type=[F32], ne=[(64, 5, 4, 3), (33, 7, 1, 1)], eps=[0.0, 1e-6], swapped=[True])
 def l2_norm_swapped(new: Leaves, type: GGMLType, ne: Shape, eps: float, swapped: bool) -> Tensor:
-    return ops.l2_norm(new.permuted(ne, (1, 0, 2, 3), type), eps)
+    return ops.l2_norm(new.permuted_view(ne, (1, 0, 2, 3), type), eps)
 
 
 for _name, _build in {"RMS_NORM": ops.rms_norm, "NORM": ops.norm, "L2_NORM": ops.l2_norm}.items():
@@ -72,15 +72,15 @@ def group_norm(
     return ops.group_norm((new.part if v else new)(ne, type, uniform(-1, 2)), num_groups, eps)
 
 
-def _long(name: str) -> None:
+def _declare_long(name: str) -> None:
     @case(name, max_nmse=BOUND, long=LONG)
-    def long(new: Leaves, long: str) -> Tensor:
+    def build_long(new: Leaves, long: str) -> Tensor:
         norm: Callable[[Tensor, float], Tensor] = getattr(ops, name.lower())
         return norm(long_row(new, long), 1e-5)
 
 
 for _name in ("NORM", "RMS_NORM", "L2_NORM"):
-    _long(_name)
+    _declare_long(_name)
 
 
 @case("GROUP_NORM", max_nmse=BOUND, long=LONG)

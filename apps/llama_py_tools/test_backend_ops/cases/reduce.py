@@ -34,26 +34,26 @@ def sum_rows(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
 
 @case("SUM_ROWS", type=[F32], ne=[(11, 5, 6, 3)], perm=[(1, 0, 2, 3), (3, 2, 1, 0)])
 def sum_rows_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
-    return ops.sum_rows(new.permuted(ne, perm, type))
+    return ops.sum_rows(new.permuted_view(ne, perm, type))
 
 
-def _strided(name: str, build: Callable[[Tensor], Tensor]) -> None:
+def _declare_strided(name: str, build: Callable[[Tensor], Tensor]) -> None:
     @case(name, type=[F32], ne=[(11, 5, 6, 3), (16, 5, 6, 3)],
           perm=[(0, 2, 1, 3), (0, 2, 3, 1), (0, 3, 2, 1), (0, 1, 3, 2)])
-    def permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
-        return build(new.permuted(ne, perm, type))
+    def build_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
+        return build(new.permuted_view(ne, perm, type))
 
     @case(name, type=[F32], ne=[(11, 5, 6, 3), (16, 5, 6, 3)], half=[0, 1, 2],
           perm=[(0, 1, 2, 3), (0, 2, 3, 1)])
-    def halved(new: Leaves, type: GGMLType, ne: Shape, half: int, perm: Shape) -> Tensor:
+    def build_half(new: Leaves, type: GGMLType, ne: Shape, half: int, perm: Shape) -> Tensor:
         """Build the op on half of a tensor with permuted dimensions."""
         stored = tuple(ne[i] for i in perm)
-        return build(ops.permute(new.half(stored, half, type), *perm))
+        return build(ops.permute(new.second_half(stored, half, type), *perm))
 
 
-_strided("SUM_ROWS", ops.sum_rows)
-_strided("MEAN", ops.mean)
-_strided("SUM", ops.sum)
+_declare_strided("SUM_ROWS", ops.sum_rows)
+_declare_strided("MEAN", ops.mean)
+_declare_strided("SUM", ops.sum)
 
 
 @case("SUM", type=[F32], ne=[(1, 1, 1, 1), (10, 5, 4, 3), (33, 1, 1, 1), (33, 1024, 1, 1)])
@@ -65,7 +65,7 @@ def sum(new: Leaves, type: GGMLType, ne: Shape) -> Tensor:
 
 @case("SUM", type=[F32], ne=[(33, 257, 1, 1)], perm=[(1, 0, 2, 3)])
 def sum_transposed(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
-    return ops.sum(new.permuted(ne, perm, type))
+    return ops.sum(new.permuted_view(ne, perm, type))
 
 
 @case("MEAN", type=[F32], ne=SIZES)
@@ -88,7 +88,7 @@ def cumsum(new: Leaves, type: GGMLType, ne: Shape, v: bool) -> Tensor:
 
 @case("CUMSUM", type=[F32], ne=[(10, 5, 4, 3)], perm=[(1, 0, 2, 3)])
 def cumsum_permuted(new: Leaves, type: GGMLType, ne: Shape, perm: Shape) -> Tensor:
-    return ops.cumsum(new.permuted(ne, perm, type))
+    return ops.cumsum(new.permuted_view(ne, perm, type))
 
 
 @case("CUMSUM", ne=[(33, 5, 3, 2), (1, 7, 1, 1), (257, 100, 2, 1)], axis=[1, 2, 3])
@@ -99,14 +99,14 @@ def cumsum_axis(new: Leaves, ne: Shape, axis: int, v: bool = False) -> Tensor:
     return ops.cumsum((new.part if v else new)(ne), axis)
 
 
-def _long(name: str, build: Callable[[Tensor], Tensor]) -> None:
+def _declare_long(name: str, build: Callable[[Tensor], Tensor]) -> None:
     @case(name, max_nmse=BOUND, long=LONG)
-    def long(new: Leaves, long: str) -> Tensor:
+    def build_long(new: Leaves, long: str) -> Tensor:
         return build(long_row(new, long))
 
 
 for _name in ("SUM", "SUM_ROWS", "MEAN", "CUMSUM"):
-    _long(_name, getattr(ops, _name.lower()))
+    _declare_long(_name, getattr(ops, _name.lower()))
 
 
 @case("CUMSUM", max_nmse=BOUND, axis=[1], long=LONG[1:])

@@ -65,7 +65,10 @@ def rope(
     inplace: bool = False, betas: tuple[float, float] = (32.0, 1.0),
 ) -> Tensor:
     """Build ROPE; v: on a window of a larger tensor; half: on half of one; betas: of YaRN."""
-    a = new.half(ne_a, half, type) if half is not None else (new.part if v else new)(ne_a, type)
+    if half is not None:
+        a = new.second_half(ne_a, half, type)
+    else:
+        a = (new.part if v else new)(ne_a, type)
     pos = new((ne_a[2] * (4 if mode & MROPE else 1),), I32, integers(0, N_CTX))
     factors = new((_pairs(mode, n_dims),), F32, uniform(0.9, 1.1)) if ff else None
     common = (mode, N_CTX, 10000.0, fs, ef, af, *betas)
@@ -94,7 +97,10 @@ def rope_back(
     new: Leaves, type: GGMLType, ne_a: Shape, n_dims: int, mode: int, fs: float = 1.0,
     ef: float = 0.0, ff: bool = False, v: bool = False, half: int | None = None,
 ) -> Tensor:
-    a = new.half(ne_a, half, type) if half is not None else (new.part if v else new)(ne_a, type)
+    if half is not None:
+        a = new.second_half(ne_a, half, type)
+    else:
+        a = (new.part if v else new)(ne_a, type)
     pos = new((ne_a[2] * (4 if mode & MROPE else 1),), I32, integers(0, N_CTX))
     factors = new((_pairs(mode, n_dims),), F32, uniform(0.9, 1.1)) if ff else None
     sections = _sections(mode, n_dims) if mode & MROPE else (0, 0, 0, 0)

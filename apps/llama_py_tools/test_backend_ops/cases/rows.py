@@ -47,7 +47,7 @@ def get_rows(
     if v:
         ids = ops.view_3d(ids, r, be1, be2, ids.nb[1], ids.nb[2], 0)
     ne = (n, m, be1, be2)
-    a = new(ne, type, init) if half is None else new.half(ne, half, type, init)
+    a = new(ne, type, init) if half is None else new.second_half(ne, half, type, init)
     return ops.get_rows(a, ids)
 
 
@@ -97,7 +97,10 @@ def set_rows(
     """Build SET_ROWS; v: on a window, with ids of a longer list; half: on half of a tensor."""
     n0, n_rows, n2, n3 = ne[0], ne[1], ne[2] * nr23[0], ne[3] * nr23[1]
     shape = (n0, r, n2, n3)
-    src = new.half(shape, half) if half is not None else (new.part if v else new)(shape, type_src)
+    if half is not None:
+        src = new.second_half(shape, half)
+    else:
+        src = (new.part if v else new)(shape, type_src)
     idx = new((n_rows if v else r, ne[2], ne[3]), type_idx, row_numbers(n_rows))
     if v:
         idx = ops.view_3d(idx, r, ne[2], ne[3], idx.nb[1], idx.nb[2], 0)

@@ -32,12 +32,12 @@ UNARY: dict[str, tuple[Callable[[Tensor], Tensor], Init]] = {
 }  # fmt: skip
 
 
-def _bound(type: GGMLType, **_: object) -> float:
+def _unary_bound(type: GGMLType, **_: object) -> float:
     return 1e-4 if type is BF16 else 1e-7
 
 
 def _unary(name: str, build: Callable[[Tensor], Tensor], init: Init) -> None:
-    @case(name, max_nmse=_bound, type=FLOATS, ne_a=[(128, 2, 2, 2), (5, 7, 11, 13)],
+    @case(name, max_nmse=_unary_bound, type=FLOATS, ne_a=[(128, 2, 2, 2), (5, 7, 11, 13)],
           v=[False, True])
     @case(name, type=[F32, F16], ne_a=[(1100, 65, 1, 1), (10, 2, 2, 2)], v=[False])
     @case(name, type=[F32], ne_a=[(1, 1, 1, 1), (3, 65, 1, 1), (257, 3, 1, 1), (5, 0, 1, 1)],
@@ -47,8 +47,8 @@ def _unary(name: str, build: Callable[[Tensor], Tensor], init: Init) -> None:
         return build(new.part(ne_a, type, init) if v else new(ne_a, type, init))
 
     @case(name, type=[F32, F16], ne_a=[(34, 5, 3, 2)], half=[0, 1, 2])
-    def halved(new: Leaves, type: GGMLType, ne_a: Shape, half: int) -> Tensor:
-        return build(new.half(ne_a, half, type, init))
+    def build_half(new: Leaves, type: GGMLType, ne_a: Shape, half: int) -> Tensor:
+        return build(new.second_half(ne_a, half, type, init))
 
 
 for _name, (_function, _init) in UNARY.items():

@@ -11,15 +11,15 @@ Shape = tuple[int, int, int, int]
 MODES = ["nearest", "bilinear", "bicubic"]
 
 
-def _bound(mode: str, **_: object) -> float:
+def _upscale_bound(mode: str, **_: object) -> float:
     return 0.0 if mode == "nearest" else 1e-7
 
 
-@case("UPSCALE", max_nmse=_bound, ne=[(128, 96, 3, 2)], scale_factor=[2, 3], mode=MODES,
+@case("UPSCALE", max_nmse=_upscale_bound, ne=[(128, 96, 3, 2)], scale_factor=[2, 3], mode=MODES,
       transpose=[False, True])
 @case("UPSCALE", ne=[(128, 96, 3, 2)], scale_factor=[2], mode=["bilinear"],
       transpose=[False, True], antialias=[True])
-@case("UPSCALE", max_nmse=_bound, ne=[(512, 130, 1, 2)], scale_factor=[2], mode=MODES,
+@case("UPSCALE", max_nmse=_upscale_bound, ne=[(512, 130, 1, 2)], scale_factor=[2], mode=MODES,
       transpose=[False, True])
 @case("UPSCALE", perf=True, ne=[(512, 512, 3, 2)], scale_factor=[2], mode=MODES, transpose=[False])
 def upscale(
@@ -29,15 +29,15 @@ def upscale(
     return ops.upscale(a, scale_factor, mode, antialias)
 
 
-@case("UPSCALE", max_nmse=_bound, ne=[(2, 5, 7, 11)], ne_tgt=[(5, 7, 11, 13)], mode=MODES,
+@case("UPSCALE", max_nmse=_upscale_bound, ne=[(2, 5, 7, 11)], ne_tgt=[(5, 7, 11, 13)], mode=MODES,
       align_corners=[False, True])
-@case("UPSCALE", max_nmse=_bound, ne=[(5, 7, 11, 13)], ne_tgt=[(2, 5, 7, 11)], mode=MODES,
+@case("UPSCALE", max_nmse=_upscale_bound, ne=[(5, 7, 11, 13)], ne_tgt=[(2, 5, 7, 11)], mode=MODES,
       align_corners=[False, True])
-@case("UPSCALE", max_nmse=_bound, ne=[(1, 4, 3, 2)], ne_tgt=[(2, 8, 3, 2)], mode=MODES,
+@case("UPSCALE", max_nmse=_upscale_bound, ne=[(1, 4, 3, 2)], ne_tgt=[(2, 8, 3, 2)], mode=MODES,
       align_corners=[True])
-@case("UPSCALE", max_nmse=_bound, ne=[(4, 1, 3, 2)], ne_tgt=[(1, 1, 3, 2)], mode=MODES,
+@case("UPSCALE", max_nmse=_upscale_bound, ne=[(4, 1, 3, 2)], ne_tgt=[(1, 1, 3, 2)], mode=MODES,
       align_corners=[True])
-@case("UPSCALE", max_nmse=_bound, ne=[(49, 30, 2, 1), (33, 9, 1, 1)],
+@case("UPSCALE", max_nmse=_upscale_bound, ne=[(49, 30, 2, 1), (33, 9, 1, 1)],
       ne_tgt=[(21, 90, 2, 1), (77, 3, 1, 3)], mode=MODES, align_corners=[False])
 @case("UPSCALE", ne=[(2, 5, 7, 11)], ne_tgt=[(5, 7, 11, 13), (1, 3, 2, 11)], mode=["bilinear"],
       align_corners=[False], antialias=[True])

@@ -36,7 +36,7 @@ def win_round_trip(new: Leaves, ne: Shape, w: int, round_trip: bool) -> Tensor:
 @case("GET_REL_POS", max_nmse=0, n_embd=[33], size=[14], v=[True])
 @case("GET_REL_POS", perf=True, n_embd=[64], size=[64])
 def get_rel_pos(new: Leaves, n_embd: int, size: int, v: bool = False) -> Tensor:
-    a = (new.apart if v else new)((n_embd, 2 * size - 1), F16)
+    a = (new.half_rows if v else new)((n_embd, 2 * size - 1), F16)
     return ops.get_rel_pos(a, size, size)
 
 

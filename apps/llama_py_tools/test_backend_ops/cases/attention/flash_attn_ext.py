@@ -38,16 +38,16 @@ def _heads(
     """
     ne = (d, n, n_head, n_seqs)
     if layout == "window":
-        return new.half(ne, 1, type)
+        return new.second_half(ne, 1, type)
     if layout == "sequences":
-        return new.half(ne, 2, type)
+        return new.second_half(ne, 2, type)
     if layout == "rows":
-        return ops.permute(new.half((d, n_head, n, n_seqs), 1, type), 0, 2, 1, 3)
+        return ops.permute(new.second_half((d, n_head, n, n_seqs), 1, type), 0, 2, 1, 3)
     if layout == "cache":
         cache = new((d * n_head, n + 3, n_seqs), type)
         row = type.row_size(d)
         return ops.view_4d(cache, *ne, cache.nb[1], row, cache.nb[2], 0)
-    return new.permuted(ne, (0, 2, 1, 3), type) if layout == "tokens" else new(ne, type)
+    return new.permuted_view(ne, (0, 2, 1, 3), type) if layout == "tokens" else new(ne, type)
 
 
 ONE: Shape = (1, 1)
@@ -116,8 +116,8 @@ def flash_attn_ext(
 @case("FLASH_ATTN_EXT", max_nmse=5e-4, kv=[64, 200], nb=[1, 5, 64], rows=[64], mask_kind=["causal"])
 def flash_attn_causal(new: Leaves, kv: int, nb: int, rows: int, mask_kind: str) -> Tensor:
     """Build attention with a causal mask that has spare rows, like the cache's."""
-    q = new.permuted((64, nb, 4, 1), (0, 2, 1, 3))
-    k, v = (new.permuted((64, kv, 2, 1), (0, 2, 1, 3), F16) for _ in "kv")
+    q = new.permuted_view((64, nb, 4, 1), (0, 2, 1, 3))
+    k, v = (new.permuted_view((64, kv, 2, 1), (0, 2, 1, 3), F16) for _ in "kv")
     return ops.flash_attn_ext(q, k, v, new((kv, rows), F16, causal), 0.125)
 
 
@@ -176,7 +176,7 @@ def flash_attn_shared(
     new: Leaves, hsk: int, hsv: int, nr: int, kv: int, nb: int, type_K: GGMLType, shared: bool
 ) -> Tensor:
     """Build attention whose values are the beginning of the keys, like latent attention."""
-    k = new.half((hsk, kv, 1), 1, type_K)
+    k = new.second_half((hsk, kv, 1), 1, type_K)
     v = ops.view_4d(k, hsv, kv, 1, 1, *k.nb[1:], 0)
     mask = new((kv, nb), F16, kq_mask)
     return ops.flash_attn_ext(new((hsk, nb, nr)), k, v, mask, hsk**-0.5)

@@ -49,7 +49,7 @@ def _cpy_bound(type_src: GGMLType, type_dst: GGMLType, ne: Shape, **_: object) -
 def cpy(
     new: Leaves, type_src: GGMLType, type_dst: GGMLType, ne: Shape, permute_src: Shape
 ) -> Tensor:
-    return ops.cpy(new.permuted(ne, permute_src, type_src, WHOLE), new(ne, type_dst))
+    return ops.cpy(new.permuted_view(ne, permute_src, type_src, WHOLE), new(ne, type_dst))
 
 
 @case("CPY", max_nmse=0, type=STORED, ne=[(64, 4, 3, 1)])
@@ -71,7 +71,7 @@ def cpy_shape(new: Leaves, type_src: GGMLType, ne: Shape, to: Shape, view: bool)
     """Build CPY between shapes, which keeps the order of elements; view: the destination is a
     window."""
     dst = new.part(to) if view else new(to)
-    return ops.cpy(new.permuted(ne, (1, 0, 2, 3), type_src), dst)
+    return ops.cpy(new.permuted_view(ne, (1, 0, 2, 3), type_src), dst)
 
 
 @case("CPY", type_src=[F32], type_dst=[F16, BF16, I32], ne=[(33, 5, 1, 1)], cast=[True])
@@ -112,8 +112,8 @@ def cpy_same_type(
 ) -> Tensor:
     """Build CPY of rows of `blocks` blocks, or elements, without conversion."""
     ne = (blocks * type.block_size, 2, 3, 4)
-    a = new.permuted(ne, permute_src, type, WHOLE)
-    return ops.cpy(a, new.permuted(ne, permute_dst, type))
+    a = new.permuted_view(ne, permute_src, type, WHOLE)
+    return ops.cpy(a, new.permuted_view(ne, permute_dst, type))
 
 
 @case("CPY", max_nmse=0, type=[F32, F16, BF16, I32], ne=[(256, 4, 3, 3), (33, 5, 1, 1)],
@@ -135,8 +135,8 @@ def cpy_halves(
     new: Leaves, type: GGMLType, ne: Shape, half_src: int | None, half_dst: int
 ) -> Tensor:
     """Build CPY to half of a larger tensor, from a half or a whole one."""
-    a = new(ne, type) if half_src is None else new.half(ne, half_src, type)
-    return ops.cpy(a, new.half(ne, half_dst, type))
+    a = new(ne, type) if half_src is None else new.second_half(ne, half_src, type)
+    return ops.cpy(a, new.second_half(ne, half_dst, type))
 
 
 ORDERS: list[Shape] = [

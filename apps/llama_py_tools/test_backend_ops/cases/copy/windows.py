@@ -46,9 +46,9 @@ def acc(new: Leaves, ne: Shape, window: tuple[Shape, Shape], inplace: bool) -> T
 def acc_strided(new: Leaves, ne: Shape, strided: str) -> Tensor:
     a, small = new(ne), (128, 9, ne[2], ne[3])
     if strided.startswith("b_half"):
-        b = new.half(small, int(strided[-1]))
+        b = new.second_half(small, int(strided[-1]))
     else:
-        b = new.part(small) if strided == "b_part" else new.permuted(small, (1, 0, 2, 3))
+        b = new.part(small) if strided == "b_part" else new.permuted_view(small, (1, 0, 2, 3))
     return ops.acc(a, b, *_window(a, (64, 8, 0, 0)))
 
 

@@ -71,7 +71,7 @@ def mul_mat_id(
     ids = ops.view_2d(ids, n_used, n, ids.nb[1], 0)
     ne = (k, m, n_mats)
     if half is not None:
-        as_ = new.half(ne, half, type_a)
+        as_ = new.second_half(ne, half, type_a)
     else:
         as_ = (new.weight if prepared else new)(ne, type_a)
     return ops.mul_mat_id(as_, new((k, 1 if b else n_used, n), F32, uniform(-range, range)), ids)

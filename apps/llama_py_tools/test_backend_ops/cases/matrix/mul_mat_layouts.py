@@ -39,8 +39,8 @@ def mul_mat_batch(
       per=[(0, 2, 1, 3), (0, 3, 2, 1)])
 def mul_mat_permuted(new: Leaves, type_a: GGMLType, m: int, n: int, k: int, per: Shape) -> Tensor:
     """Build MUL_MAT of heads laid out by token, as in attention without flash."""
-    a = new.permuted((k, m, 2, 3), per, type_a)
-    return ops.mul_mat(a, new.permuted((k, n, 4, 3), per))
+    a = new.permuted_view((k, m, 2, 3), per, type_a)
+    return ops.mul_mat(a, new.permuted_view((k, n, 4, 3), per))
 
 
 @case("MUL_MAT", max_nmse=BOUND, type_a=TYPES, m=[17], n=[1, 2, 9], k=[256], b_part=[True])
@@ -71,8 +71,8 @@ def mul_mat_transposed(
 def mul_mat_both_permuted(
     new: Leaves, type_a: GGMLType, m: int, n: int, k: int, per: Shape, bs: Shape, nr: int = 1
 ) -> Tensor:
-    a = new.permuted((k, m, *bs), per, type_a)
-    return ops.mul_mat(a, new.permuted((k, n, bs[0] * nr, bs[1]), per))
+    a = new.permuted_view((k, m, *bs), per, type_a)
+    return ops.mul_mat(a, new.permuted_view((k, n, bs[0] * nr, bs[1]), per))
 
 
 @case("MUL_MAT", max_nmse=BOUND, type_a=FEW, m=[16], n=[1, 3, 32], k=[256], half=[(0, 0)])
@@ -86,7 +86,7 @@ def mul_mat_halves(
     """Build MUL_MAT with halves of larger tensors: rows, matrices or batches have gaps."""
     shapes, types = ((k, m, 4, 3), (k, n, 8, 3)), (type_a, F32)
     a, b = (
-        new(ne, t) if dim is None else new.half(ne, dim, t)
+        new(ne, t) if dim is None else new.second_half(ne, dim, t)
         for ne, t, dim in zip(shapes, types, half, strict=True)
     )
     return ops.mul_mat(a, b)
