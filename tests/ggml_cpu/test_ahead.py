@@ -22,7 +22,7 @@ def test_what_lies_between_lines_counts_as_the_line():
 
 def test_few_columns_are_left_to_prefetchers_that_do_well(monkeypatch):
     monkeypatch.setattr(ahead, "ALONE", 2)
-    assert fetcher(2, 4096, 4) is ahead._nothing
-    assert fetcher(4, 4096, 4) is not ahead._nothing
+    assert fetcher(2, 4096, 4) is ahead._skip
+    assert fetcher(4, 4096, 4) is not ahead._skip
     monkeypatch.setattr(ahead, "ALONE", 0)
-    assert fetcher(1, 4096, 4) is not ahead._nothing
+    assert fetcher(1, 4096, 4) is not ahead._skip

@@ -12,7 +12,7 @@ import pytest
 from ggml_cpu.blocks import amx_pairs
 from ggml_cpu.blocks.format import LAYOUT
 from ggml_cpu.blocks.integers16 import SHARED
-from ggml_cpu.blocks.tiles import GRAIN, WIDTHS, padded, tile_of, tile_width
+from ggml_cpu.blocks.tiles import GRAIN, WIDTHS, find_tile, pad_columns, tile_width
 from ggml_cpu.quants import weights
 from ggml_cpu.target import AMX, VNNI
 from ggml_py import ops
@@ -223,10 +223,10 @@ def test_tiles_cover_every_column_once() -> None:
             width = tile_width(n - c)
             assert width in WIDTHS
             for i in range(c, min(n, c + width)):
-                assert tile_of(i, n) == (c, width)
+                assert find_tile(i, n) == (c, width)
             c += width
             places += width
-        assert n <= places <= padded(n) < n + GRAIN
+        assert n <= places <= pad_columns(n) < n + GRAIN
 
 
 def some(kind: str, *shape: int) -> np.ndarray:

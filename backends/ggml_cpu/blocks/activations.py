@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.tiles import tile_of
+from ggml_cpu.blocks.tiles import find_tile
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES, TILE
 
@@ -29,7 +29,7 @@ class Activations:
 
     pack(x, n, to): convert n <= UNIT f32 values at x to blocks at `to`.
     together: adjacent words of one column in a tile.
-    tile: columns of a full tile; tile_of: see tiles.py.
+    tile: columns of a full tile; find_tile: see tiles.py.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Activations:
     pack: Function
     together: int = 1
     tile: int = TILE
-    tile_of: Function = tile_of
+    find_tile: Function = find_tile
 
     @cached_property
     def column_bytes(self) -> Callable[[int], int]:
@@ -88,7 +88,7 @@ def quantize_16(x, scale, to):
 
 
 @fn
-def largest(x, n):
+def max_magnitude(x, n):
     """Return the largest magnitude of n values, n a multiple of 16."""
     top = v.vabs(v.f32x16_load(x))
     for i in range(16, n, 16):
@@ -145,7 +145,7 @@ def _f32_packer(rounded: Function) -> Function:
 
 
 @fn
-def unchanged(x):
+def identity(x):
     return x
 
 
@@ -162,7 +162,7 @@ def pack_bf16_pairs(x, n, to):
         v.store_n(to + 2 * i, halves, (n - i + 1) // 2 * 2)
 
 
-F32 = Activations("f32", 1, 4, _f32_packer(unchanged))
+F32 = Activations("f32", 1, 4, _f32_packer(identity))
 F16 = Activations("f16", 1, 4, _f32_packer(as_f16))
 BF16 = Activations("bf16", 1, 4, _f32_packer(as_bf16))
 BF16_PAIRS = Activations("bf16_pairs", 2, 4, pack_bf16_pairs)

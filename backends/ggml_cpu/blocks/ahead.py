@@ -57,7 +57,7 @@ def fetch_ahead(at, size):
 
 
 @fn
-def _nothing(w, i, piece):
+def _skip(w, i, piece):
     pass
 
 
@@ -68,7 +68,7 @@ def fetcher(width: int, panel_bytes: int, parts: int, pieces: int = 1) -> Functi
     line fill buffers and drops most prefetches of a burst.
     """
     if width <= ALONE:
-        return _nothing
+        return _skip
     lines = -(-panel_bytes // LINE)
     most = -(-lines // parts)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import struct
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.tiles import padded
+from ggml_cpu.blocks.tiles import pad_columns
 from ggml_cpu.kernel import fn
 from ggml_cpu.target import LANES
 
@@ -41,10 +41,10 @@ REGISTERS = configuration(*[(ROWS, LANES)] * 4, *[(ROWS, WORDS)] * 2, *[(WORDS, 
 
 
 @fn
-def tile_of(c, n):
+def find_tile(c, n):
     """Return (first column, width) of the tile that contains column c of n."""
     first = c // ROWS * ROWS
-    return first, min(ROWS, padded(n) - first)
+    return first, min(ROWS, pad_columns(n) - first)
 
 
 @fn

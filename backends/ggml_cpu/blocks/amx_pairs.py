@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import Activations
-from ggml_cpu.blocks.amx import HALF, LINE, REGISTER, ROW, ROWS, WORDS, tile_of
+from ggml_cpu.blocks.amx import HALF, LINE, REGISTER, ROW, ROWS, WORDS, find_tile
 from ggml_cpu.blocks.format import Weight
-from ggml_cpu.blocks.panels import blocks_of
+from ggml_cpu.blocks.panels import get_blocks
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 
@@ -23,7 +23,7 @@ MANY = 48  # columns from which the conversion is cheaper than byte dot products
 
 
 @fn
-def steps_at(n):
+def count_steps(n):
     return (n + PAIRS - 1) // PAIRS
 
 
@@ -35,7 +35,7 @@ def pack_pairs(x, n, to):
         v.store(to + 2 * i, v.bf16_of(first, v.f32_load_n(x + 4 * (i + LANES), after)))
 
 
-STEPS = Activations("bf16_steps", PAIRS, LINE, pack_pairs, WORDS, ROWS, tile_of)
+STEPS = Activations("bf16_steps", PAIRS, LINE, pack_pairs, WORDS, ROWS, find_tile)
 
 # ---- panels
 
@@ -75,7 +75,7 @@ def _of_rows(weight: Weight) -> tuple[Function, Function]:
 
     @fn
     def unpack(src, stride, rows, n, dst):
-        panel = dst + panel_bytes(steps_at(n))
+        panel = dst + panel_bytes(count_steps(n))
         for first in range(0, rows, LANES):
             pack(src + first * stride, stride, min(rows - first, LANES), n, panel)
             put_pairs(panel, n, dst + first // LANES * HALF)
@@ -106,7 +106,7 @@ def in_pairs(weight: Weight, panels: bool = False) -> Weight:
     """Return the variant of a quantized type, in place or in panels, for MANY or more columns."""
     unpack, panel = _of_panels(weight) if panels else _of_rows(weight)
     kind = weight.type
-    assert AT_ONCE % (blocks_of(kind).together * kind.block_size) == 0
+    assert AT_ONCE % (get_blocks(kind).blocks_per_group * kind.block_size) == 0
     return replace(
         weight,
         activations=STEPS,
@@ -127,7 +127,7 @@ def bf16_weight(pairs: Weight) -> Weight:
     @fn
     def unpack(src, stride, rows, n, dst):
         interleave(src, stride, rows, n, dst)
-        for at in range(dst + (n + 1) // 2 * ROW, dst + steps_at(n) * REGISTER, HALF):
+        for at in range(dst + (n + 1) // 2 * ROW, dst + count_steps(n) * REGISTER, HALF):
             v.store(at, v.i32(0))
 
     return replace(

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import Activations
-from ggml_cpu.blocks.floats import ROW, SPAN, WORD, add_to
+from ggml_cpu.blocks.floats import ROW, SPAN, WORD, store_or_add
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.panels import Blocks, length
 from ggml_cpu.kernel import Function, fn
@@ -53,7 +53,7 @@ def tile(width: int) -> Function:
     alone, vectors = width == 1, 4 * pairs
 
     @fn
-    def columns_at(a, i):
+    def load_columns(a, i):
         if alone:
             return v.as_i16(v.concat(v.i32x2_load(a), v.i32x2(0)))
         return v.i16x8_load(a + 16 * i)
@@ -61,9 +61,9 @@ def tile(width: int) -> Function:
     @fn
     def put(to, more, first, second):
         x, y = by_column(first, second)
-        add_to(to, more, x)
+        store_or_add(to, more, x)
         if not alone:
-            add_to(to + ROW, more, y)
+            store_or_add(to + ROW, more, y)
 
     @fn
     def multiply(w, a, steps, out):
@@ -73,7 +73,7 @@ def tile(width: int) -> Function:
                 q, r = v.i16x8_load(w), v.i16x8_load(w + 16)
                 t, u = v.i16x8_load(w + 32), v.i16x8_load(w + 48)
                 for i in range(pairs):
-                    x = columns_at(a, i)
+                    x = load_columns(a, i)
                     sums[4 * i] = v.matrix_dotbf16(sums[4 * i], x, q)
                     sums[4 * i + 1] = v.matrix_dotbf16(sums[4 * i + 1], x, r)
                     sums[4 * i + 2] = v.matrix_dotbf16(sums[4 * i + 2], x, t)

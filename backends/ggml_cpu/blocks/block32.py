@@ -13,10 +13,10 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_32, SUM8_32, SUM_32, Activations
 from ggml_cpu.blocks.ahead import SIDE_BY_SIDE, computes_longer, fetch_ahead, fetcher
-from ggml_cpu.blocks.dots import dots_of, unsigned_dot
+from ggml_cpu.blocks.dots import choose_dots, unsigned_dot
 from ggml_cpu.blocks.format import Weight
-from ggml_cpu.blocks.panels import WORD, blocks_of, places
-from ggml_cpu.blocks.tiles import several
+from ggml_cpu.blocks.panels import WORD, get_blocks, places
+from ggml_cpu.blocks.tiles import panel_function
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME, GGMLType
@@ -28,32 +28,36 @@ BYTES = 8 * WORD  # minimum size of a panel block with 8-bit values
 class Products(NamedTuple):
     """Functions that multiply blocks of a type. All functions are `@fn`.
 
-    add_words   add_words(width) -> add(words, columns, dots): add the dot products of a panel block
-    pairs_of    pairs_of(words, i): bytes of values 4 * i .. and bytes of values 16 + 4 * i ..
-    less        offset of these bytes: byte - less is the value
-    start       (at, times): panel dot products start at `times` * i32 at offset `at` of a column
-    scales_of   scales_of(scales): f32 scales of a panel block, see panels.py
-    minima_of   minima_of(scales): its minima, or None
-    dots_of     dots_of(block, column): i32x8 dot products of a block in place
-    scale_of    scale_of(block): its scale
-    minimum_of  minimum_of(block): its minimum, or None
+    add_words     add_words(width) -> add(words, columns, dots): add dot products of a panel block
+    load_pairs    load_pairs(words, i): bytes of values 4 * i .. and bytes of values 16 + 4 * i ..
+    less          offset of these bytes: byte - less is the value
+    start         (at, times): panel dot products start at `times` * i32 at offset `at` of a column
+    load_scales   load_scales(scales): f32 scales of a panel block, see panels.py
+    load_minima   load_minima(scales): its minima, or None
+    block_dots    block_dots(block, column): i32x8 dot products of a block in place
+    load_scale    load_scale(block): its scale
+    load_minimum  load_minimum(block): its minimum, or None
     """
 
     add_words: Callable[[int], Function]
-    pairs_of: Function
+    load_pairs: Function
     less: int
     start: tuple[int, int]
-    scales_of: Function
-    dots_of: Function
-    scale_of: Function
-    minima_of: Function | None = None
-    minimum_of: Function | None = None
+    load_scales: Function
+    block_dots: Function
+    load_scale: Function
+    load_minima: Function | None = None
+    load_minimum: Function | None = None
 
 
 def _tile(products: Products, kind: GGMLType, column_bytes: int) -> Callable[[int], Function]:
-    add_words, (start, times), scales_of = products.add_words, products.start, products.scales_of
-    minima_of, panel_bytes = products.minima_of, kind.type_size * LANES
-    at, after = places(blocks_of(kind))
+    add_words, (start, times), load_scales = (
+        products.add_words,
+        products.start,
+        products.load_scales,
+    )
+    load_minima, panel_bytes = products.load_minima, kind.type_size * LANES
+    block_addresses, next_group = places(get_blocks(kind))
 
     def tile(width: int) -> Function:
         add, fetch = add_words(width), fetcher(width, panel_bytes, 1)
@@ -62,27 +66,27 @@ def _tile(products: Products, kind: GGMLType, column_bytes: int) -> Callable[[in
         fetches = not in_time and not computes_longer(width)
 
         @fn
-        def scaled(scales, a, dots, sums):
-            scale = scales_of(scales)
+        def add_scaled(scales, a, dots, sums):
+            scale = load_scales(scales)
             for t in range(width):
                 both = scale * v.f32_bcast(a + SCALE_32 * width + 4 * t)
                 sums[t] = v.fma(v.to_f32(dots[t]), both, sums[t])
 
         @fn
-        def scaled_with_minima(scales, a, dots, sums):
-            scale, minimum = scales_of(scales), minima_of(scales)
+        def add_scaled_with_minima(scales, a, dots, sums):
+            scale, minimum = load_scales(scales), load_minima(scales)
             for t in range(width):
                 total = v.f32_bcast(a + SUM_32 * width + 4 * t)
                 both = scale * v.f32_bcast(a + SCALE_32 * width + 4 * t)
                 sums[t] = v.fma(v.to_f32(dots[t]), both, v.fma(minimum, total, sums[t]))
 
-        finish = scaled if minima_of is None else scaled_with_minima
+        finish = add_scaled if load_minima is None else add_scaled_with_minima
 
-        @several(width)
+        @panel_function(width)
         def multiply(w, a, steps, out):
             sums = v.f32_regs(width)
             for i in range(steps):
-                scales, words = at(w, i)
+                scales, words = block_addresses(w, i)
                 if fetches:
                     fetch(words, 0, 0)
                 dots = v.i32_regs(width)
@@ -91,7 +95,7 @@ def _tile(products: Products, kind: GGMLType, column_bytes: int) -> Callable[[in
                         dots[t] = v.i32_bcast(a + start * width + 4 * t) * times
                 add(words, a, dots)
                 finish(scales, a, dots, sums)
-                w = after(w, i)
+                w = next_group(w, i)
                 a += column_bytes * width
             for t in range(width):
                 v.store(out + WORD * t, sums[t])
@@ -101,9 +105,9 @@ def _tile(products: Products, kind: GGMLType, column_bytes: int) -> Callable[[in
     return tile
 
 
-def _words_of(products: Products) -> Callable[[Function, int], Function]:
-    pairs_of, less = products.pairs_of, float(-products.less)
-    scales_of, minima_of = products.scales_of, products.minima_of
+def _bind_put_block(products: Products) -> Callable[[Function, int], Function]:
+    load_pairs, less = products.load_pairs, float(-products.less)
+    load_scales, load_minima = products.load_scales, products.load_minima
 
     @fn
     def from_less(scales, scale):
@@ -111,43 +115,44 @@ def _words_of(products: Products) -> Callable[[Function, int], Function]:
 
     @fn
     def from_minima(scales, scale):
-        return minima_of(scales)
+        return load_minima(scales)
 
-    offset_of = from_less if minima_of is None else from_minima
+    offset_of = from_less if load_minima is None else from_minima
 
-    def words_of(put: Function, size: int) -> Function:
+    def build_put_block(put: Function, size: int) -> Function:
         @fn
         def put_block(scales, words, to):
-            scale = scales_of(scales)
+            scale = load_scales(scales)
             offset = offset_of(scales, scale)
             for i in range(4):
-                low, high = pairs_of(words, i)
+                low, high = load_pairs(words, i)
                 put(low, scale, offset, to + size * i)
                 put(high, scale, offset, to + size * (i + 4))
 
         return put_block
 
-    return words_of
+    return build_put_block
 
 
 def _dot(products: Products, size: int, column_bytes: int) -> Function:
     """Return `Weight.dot` for a row in place: two blocks at a time, with separate accumulators."""
-    dots_of, scale_of, minimum_of = products.dots_of, products.scale_of, products.minimum_of
+    block_dots, load_scale = products.block_dots, products.load_scale
+    load_minimum = products.load_minimum
 
     @fn
     def add(w, a, total):
-        return v.fma(scale_of(w) * v.ld_f32(a + SCALE_32), v.to_f32(dots_of(w, a)), total)
+        return v.fma(load_scale(w) * v.ld_f32(a + SCALE_32), v.to_f32(block_dots(w, a)), total)
 
     @fn
-    def nothing(w, a):
+    def no_minimum(w, a):
         return v.float32(0)
 
     @fn
     def from_minimum(w, a):
-        return minimum_of(w) * v.ld_f32(a + SUM_32)
+        return load_minimum(w) * v.ld_f32(a + SUM_32)
 
-    has_minimum = minimum_of is not None
-    more_of = from_minimum if has_minimum else nothing
+    has_minimum = load_minimum is not None
+    more_of = from_minimum if has_minimum else no_minimum
 
     @fn
     def dot(src, stride, rows, a, n, out):
@@ -186,17 +191,17 @@ def weight(
     kind = BY_NAME[name]
     tile = _tile(products, kind, activations.block_bytes)
     dot = _dot(products, kind.type_size, activations.block_bytes)
-    words_of = _words_of(products)
-    return walk.weight(kind, activations, panel, tile, dot, decode, encode, words_of)
+    build_put_block = _bind_put_block(products)
+    return walk.weight(kind, activations, panel, tile, dot, decode, encode, build_put_block)
 
 
 def nibbles(
-    pairs_of: Function, largest: int, dot4: Function = unsigned_dot
+    load_pairs: Function, largest: int, dot4: Function = unsigned_dot
 ) -> Callable[[int], Function]:
-    """Return `Products.add_words`; pairs_of(panel, i) returns low and high values of word i."""
+    """Return `Products.add_words`; load_pairs(panel, i) returns low and high values of word i."""
 
     def add_words(width: int) -> Function:
-        size, run, begin, _, two, into, *_ = dots_of(width, 8, largest, dot4)
+        size, run, begin, _, two, put_dots, *_ = choose_dots(width, 8, largest, dot4)
         at_once = run // 2
 
         @fn
@@ -204,9 +209,9 @@ def nibbles(
             dots = v.i32_regs(size)
             begin(dots, sums)
             for i in range(first, first + at_once):
-                low, high = pairs_of(w, i)
+                low, high = load_pairs(w, i)
                 two(dots, i, low, high, a, i)
-            into(sums, dots)
+            put_dots(sums, dots)
 
         @fn
         def add(w, a, sums):
@@ -220,22 +225,22 @@ def nibbles(
 
 
 def four_bits(panel_at: int, block_at: int) -> tuple[Function, Function]:
-    """Return pairs_of(panel, i), see `nibbles`, and values_of(block), i8x32, for 4-bit values.
+    """Return load_pairs(panel, i), see `nibbles`, and load_values(block), i8x32, for 4-bit values.
 
     The nibbles have offset `panel_at` in a panel block and `block_at` in a block.
     """
 
     @fn
-    def pairs_of(w, i):
+    def load_pairs(w, i):
         packed = v.i8_load(w + panel_at + i * WORD)
         return packed & 15, (packed >> 4) & 15
 
     @fn
-    def values_of(block):
+    def load_values(block):
         packed = v.i8x16_load(block + block_at)
         return v.concat(packed & 15, (packed >> 4) & 15)
 
-    return pairs_of, values_of
+    return load_pairs, load_values
 
 
 @fn
@@ -253,24 +258,24 @@ def with_offset(
     offset: int,
     activations: Activations,
     panel: Panel,
-    pairs_of: Function,
-    values_of: Function,
+    load_pairs: Function,
+    load_values: Function,
     decode: Function,
     encode: Function,
 ) -> Weight:
     """Return a type with x = d * (q - offset), d the f16 at the start of the block.
 
-    pairs_of(panel, i), values_of(block): q, see `four_bits`.
+    load_pairs(panel, i), load_values(block): q, see `four_bits`.
     """
     times = offset // 8
 
     @fn
     def in_place(w, a):
         start = v.set_lane(v.i32x8(0), 0, v.ld_i32(a + SUM8_32) * times)
-        return v.dot4(start, values_of(w), v.i8x32_load(a))
+        return v.dot4(start, load_values(w), v.i8x32_load(a))
 
-    words, start = nibbles(pairs_of, 2 * offset - 1), (SUM8_32, times)
-    products = Products(words, pairs_of, offset, start, first_f16s, in_place, first_f16)
+    words, start = nibbles(load_pairs, 2 * offset - 1), (SUM8_32, times)
+    products = Products(words, load_pairs, offset, start, first_f16s, in_place, first_f16)
     return weight(name, activations, panel, products, decode, encode)
 
 
@@ -279,8 +284,8 @@ def with_minimum(
     largest: int,
     activations: Activations,
     panel: Panel,
-    pairs_of: Function,
-    values_of: Function,
+    load_pairs: Function,
+    load_values: Function,
     encode: Function,
 ) -> Weight:
     """Return a type with x = d * q + m, q at most `largest`; blocks start with d f16 | m f16.
@@ -289,28 +294,28 @@ def with_minimum(
     """
 
     @fn
-    def scales_of(w):
+    def load_scales(w):
         return v.f16_to_f32(v.to_i16(v.i32_load(w)))
 
     @fn
-    def minima_of(w):
+    def load_minima(w):
         return v.f16_to_f32(v.to_i16(v.i32_load(w) >> 16))
 
     @fn
     def in_place(w, a):
-        return v.dot4(v.i32x8(0), values_of(w), v.i8x32_load(a))
+        return v.dot4(v.i32x8(0), load_values(w), v.i8x32_load(a))
 
     @fn
-    def minimum_of(block):
+    def load_minimum(block):
         return v.ld_f16(block + 2)
 
     @fn
     def decode(block, x):
-        values = v.to_f32(v.zext_i32(values_of(block)))
+        values = v.to_f32(v.zext_i32(load_values(block)))
         v.store(x, values * v.ld_f16(block) + v.ld_f16(block + 2))
 
-    words = nibbles(pairs_of, largest)
+    words = nibbles(load_pairs, largest)
     products = Products(
-        words, pairs_of, 0, (0, 0), scales_of, in_place, first_f16, minima_of, minimum_of
+        words, load_pairs, 0, (0, 0), load_scales, in_place, first_f16, load_minima, load_minimum
     )
     return weight(name, activations, panel, products, decode, encode)

@@ -11,8 +11,8 @@ from ggml_cpu.kernel import Function, fn
 NIBBLES = np.arange(0, 16, 4, dtype=np.int32).tobytes()
 
 
-def points_of(points: npt.NDArray[np.int8], number: Function) -> Function:
-    """Return bytes_of(block, j): a chunk of grid points of 8 or 4 values.
+def build_load_bytes(points: npt.NDArray[np.int8], number: Function) -> Function:
+    """Return load_bytes(block, j): a chunk of grid points of 8 or 4 values.
 
     number(block, j, i) returns the index of point i in the grid.
     """
@@ -35,14 +35,14 @@ def points_of(points: npt.NDArray[np.int8], number: Function) -> Function:
     return of_eight if points.shape[1] == 8 else of_four
 
 
-def signs_at(at: int) -> Function:
-    """Return signs_of(block, j) for types that store signs as 8 bytes per chunk, from `at` on."""
+def build_load_signs(at: int) -> Function:
+    """Return load_signs(block, j) for types that store signs as 8 bytes per chunk, from `at` on."""
 
     @fn
-    def signs_of(block, j):
+    def load_signs(block, j):
         return v.ld_i64(block + at + 8 * j)
 
-    return signs_of
+    return load_signs
 
 
 # Offset of the bytes of iq1 codebooks. Points are shifted by +1/8 or -1/8, so a byte is
@@ -50,7 +50,7 @@ def signs_at(at: int) -> Function:
 SHIFTED = 9
 
 
-def shifted(points: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
+def shift_points(points: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
     return np.concatenate([points * 8 + SHIFTED + 1, points * 8 + SHIFTED - 1])
 
 

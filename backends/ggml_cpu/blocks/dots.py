@@ -27,15 +27,15 @@ class Dots(NamedTuple):
 
     `sums` are i32 vectors, one per column.
 
-    size     number of vectors in `dots`; they start at zero
-    run      maximum number of words to accumulate
-    begin    begin(dots, sums): start from these sums; use it with `into` only
-    one      one(dots, i, values, a, n): add word i of a run. n is its number in the block, a the
-             address of the block's columns. Words must be in order, starting at an even one
-    two      two(dots, i, low, high, a, n): add words n and n + HALF
-    into     into(sums, dots): convert `dots` to sums; the result includes the sums of `begin`
-    scaled   scaled(sums, dots, scale): sums[t] += scale * dots, scales must fit i16
-    words    True if vector t of `dots` has the sums of column t, so that it may start nonzero
+    size      number of vectors in `dots`; they start at zero
+    run       maximum number of words to accumulate
+    begin     begin(dots, sums): start from these sums; use it with `put_dots` only
+    one       one(dots, i, values, a, n): add word i of a run. n is its number in the block, a the
+              address of the block's columns. Words must be in order, starting at an even one
+    two       two(dots, i, low, high, a, n): add words n and n + HALF
+    put_dots  put_dots(sums, dots): convert `dots` to sums; the result includes the sums of `begin`
+    add_dots  add_dots(sums, dots, scale): sums[t] += scale * dots, scales must fit i16
+    words     True if vector t of `dots` has the sums of column t, so that it may start nonzero
     """
 
     size: int
@@ -43,8 +43,8 @@ class Dots(NamedTuple):
     begin: Function
     one: Function
     two: Function
-    into: Function
-    scaled: Function
+    put_dots: Function
+    add_dots: Function
     words: bool = False
 
 
@@ -68,7 +68,7 @@ def both_fit(width: int) -> bool:
 
 
 @cache
-def dots_of(width: int, words: int, largest: int, dot4: Function = unsigned_dot) -> Dots:
+def choose_dots(width: int, words: int, largest: int, dot4: Function = unsigned_dot) -> Dots:
     """Return Dots for tiles of `width` columns and groups of `words` words.
 
     Bytes are unsigned and at most `largest`; with `biased_dot` they may be any (ANY).
@@ -122,12 +122,12 @@ def _words(width: int, words: int, dot4: Function, small: bool) -> Dots:
                 dots[t] = dot4(dot4(dots[t], low, x), high, y)
 
     @fn
-    def into(sums, dots):
+    def put_dots(sums, dots):
         for t in range(width):
             sums[t] = dots[t]
 
     @fn
-    def scaled(sums, dots, scale):
+    def add_dots(sums, dots, scale):
         if small:
             pair = v.as_i16(scale & 0xFFFF)
             for t in range(width):
@@ -136,7 +136,9 @@ def _words(width: int, words: int, dot4: Function, small: bool) -> Dots:
             for t in range(width):
                 sums[t] = sums[t] + dots[t] * scale
 
-    return Dots(width, words, begin, one_by_fours if by_fours else one, two, into, scaled, True)
+    return Dots(
+        width, words, begin, one_by_fours if by_fours else one, two, put_dots, add_dots, True
+    )
 
 
 def _pairs(width: int, run: int) -> Dots:
@@ -157,17 +159,17 @@ def _pairs(width: int, run: int) -> Dots:
         one(dots, i, high, a, n + HALF)
 
     @fn
-    def into(sums, dots):
+    def put_dots(sums, dots):
         for t in range(width):
             sums[t] = v.dot2(sums[t], v.as_i16(dots[t]), v.i16(1))
 
     @fn
-    def scaled(sums, dots, scale):
+    def add_dots(sums, dots, scale):
         pair = v.as_i16((scale & 0xFFFF) | (scale << 16))
         for t in range(width):
             sums[t] = v.dot2(sums[t], v.as_i16(dots[t]), pair)
 
-    return Dots(width, run, begin, one, two, into, scaled)
+    return Dots(width, run, begin, one, two, put_dots, add_dots)
 
 
 @fn
@@ -198,7 +200,7 @@ def _matrix(width: int, words: int) -> Dots:
         cross(dots, sums)
 
     @fn
-    def into(sums, dots):
+    def put_dots(sums, dots):
         cross(sums, dots)
 
     @fn
@@ -227,10 +229,10 @@ def _matrix(width: int, words: int) -> Dots:
         add(dots, width + 1, i, high, a + 4 * width * (n + HALF))
 
     @fn
-    def scaled(sums, dots, scale):
+    def add_dots(sums, dots, scale):
         for t in range(0, width, 2):
             first, second = square(dots[t], dots[t + 1])
             sums[t] = sums[t] + first * scale
             sums[t + 1] = sums[t + 1] + second * scale
 
-    return Dots(width + 2, words, begin, one, two, into, scaled)
+    return Dots(width + 2, words, begin, one, two, put_dots, add_dots)

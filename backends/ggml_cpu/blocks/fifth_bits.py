@@ -59,27 +59,27 @@ def in_panels(
 
 
 def five_bits(panel_at: int, block_at: int) -> tuple[Function, Function]:
-    """Return pairs_of and values_of like block32.py:four_bits, for 5-bit values.
+    """Return load_pairs and load_values like block32.py:four_bits, for 5-bit values.
 
     The fifth bits have the given offsets; the nibbles follow them.
     """
 
     @fn
-    def pairs_of(w, i):
+    def load_pairs(w, i):
         packed = v.i8_load(w + panel_at + WORD + i * WORD)
         bits = v.i32_load(w + panel_at)
         low = (packed & 15) | (v.as_i8((bits << 4) >> i) & 16)
         return low, ((packed >> 4) & 15) | (v.as_i8(bits >> i) & 16)
 
     @fn
-    def values_of(block):
+    def load_values(block):
         bits = block + block_at
         packed = v.i8x16_load(bits + 4)
         eight_times = v.repeat_each(v.low(v.as_i8(v.i32x2(v.ld_i32(bits)))), 8)
         fifth = v.select(eight_times & v.as_i8(v.i64x4(EACH_BIT)) != 0, v.i8x32(16), 0)
         return v.concat(packed & 15, (packed >> 4) & 15) | fifth
 
-    return pairs_of, values_of
+    return load_pairs, load_values
 
 
 @fn

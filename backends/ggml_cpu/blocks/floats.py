@@ -11,7 +11,7 @@ from ggml_cpu.blocks.ahead import fetch_ahead
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import interleaver
 from ggml_cpu.blocks.panels import Blocks, length
-from ggml_cpu.blocks.tiles import several
+from ggml_cpu.blocks.tiles import panel_function
 from ggml_cpu.kernel import Function, fn, routine
 from ggml_cpu.target import LANES, TILE
 from ggml_py.types import BY_NAME
@@ -28,7 +28,7 @@ K_BLOCK = 512  # steps of a panel at a time: 64 KiB for vectors of 16 lanes
 
 
 @fn
-def add_to(at, more, x):
+def store_or_add(at, more, x):
     """Store x at `at`, or add it to the vector at `at` if `more`."""
     if more:
         x = x + v.f32_load(at)
@@ -37,7 +37,7 @@ def add_to(at, more, x):
 
 def _tile(load: Function, spread: Function, multiply_add: Function) -> Callable[[int], Function]:
     def tile(width: int) -> Function:
-        @several(width)
+        @panel_function(width)
         def multiply(w, a, steps, out):
             for s in range(0, steps, SPAN):
                 first = v.f32_regs(width)
@@ -51,8 +51,8 @@ def _tile(load: Function, spread: Function, multiply_add: Function) -> Callable[
                     w += ROW
                     a += 4 * width
                 for t in range(width):
-                    add_to(out + ROW * t, s > 0, first[t])
-                    add_to(out + ROW * t + WORD, s > 0, second[t])
+                    store_or_add(out + ROW * t, s > 0, first[t])
+                    store_or_add(out + ROW * t + WORD, s > 0, second[t])
 
         return multiply
 

@@ -93,7 +93,7 @@ class Weight(Format):
         return self.activations.elements
 
     @property
-    def repacked(self) -> bool:
+    def is_repacked(self) -> bool:
         return self.row is not None or self.rounded
 
 

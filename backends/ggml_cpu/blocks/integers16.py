@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import Activations
-from ggml_cpu.blocks.tiles import several
+from ggml_cpu.blocks.tiles import panel_function
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 
@@ -43,7 +43,7 @@ def panel_bytes(steps: int) -> int:
     return ((steps + TOGETHER - 1) // TOGETHER + WORDS * steps) * ROW
 
 
-def scale_of(load_n: Function, size: int, most: float, length: int) -> Function:
+def build_scale(load_n: Function, size: int, most: float, length: int) -> Function:
     least_sum, most_sum = SQUARES
 
     @fn
@@ -111,7 +111,7 @@ def load_f32_n(address, n):
     return v.f32_load_n(address, n)
 
 
-_column_scale, _column_words = scale_of(load_f32_n, 4, TOP, SHARED), _words(load_f32_n, 4)
+_column_scale, _column_words = build_scale(load_f32_n, 4, TOP, SHARED), _words(load_f32_n, 4)
 
 
 @fn
@@ -131,7 +131,7 @@ INTEGERS = Activations("i16", BLOCK, 4 * (WORDS + 1), pack)
 
 def unpacker(load_n: Function, size: int) -> Function:
     """Return `Weight.unpack` for `size`-byte elements; load_n(address, n) converts n to f32."""
-    scale, words = scale_of(load_n, size, TOP, SHARED), _words(load_n, size)
+    scale, words = build_scale(load_n, size, TOP, SHARED), _words(load_n, size)
 
     @fn
     def some_rows(src, stride, rows, n, dst):
@@ -166,7 +166,7 @@ def unpacker(load_n: Function, size: int) -> Function:
 def tile(width: int, apart: int = ROW) -> Function:
     """Return `Weight.tile`; apart: distance in bytes between the sums of two columns."""
 
-    @several(width)
+    @panel_function(width)
     def multiply(w, a, steps, out):
         for t in range(width):
             v.store(out + apart * t, v.f32(0.0))

@@ -12,11 +12,11 @@ UNEVEN = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 1
 DOUBLED_FP4 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 
 
-def table_of(levels: tuple[int, ...]) -> bytes:
+def pack_levels(levels: tuple[int, ...]) -> bytes:
     return np.array(levels, np.int8).tobytes()
 
 
-UNEVEN_TABLE = table_of(UNEVEN)
+UNEVEN_TABLE = pack_levels(UNEVEN)
 HALFWAY = ((np.array(UNEVEN[1:]) + np.array(UNEVEN[:-1])) / 2).astype(np.float32).tobytes()
 FP4_FLOATS = np.array(DOUBLED_FP4, np.float32).tobytes()
 
@@ -45,7 +45,7 @@ def nearest_uneven(x):
 
 
 @fn
-def uneven_at(index):
+def uneven_levels(index):
     return v.to_f32(v.to_i32(v.lookup16(v.i8x16_load(v.table(UNEVEN_TABLE)), v.to_i8(index))))
 
 

@@ -13,7 +13,7 @@ from ggml_cpu.blocks.block32 import Products, nibbles
 from ggml_cpu.blocks.dots import ANY, biased_dot, unsigned_dot
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import scale_first
-from ggml_cpu.blocks.levels import both_levels, store_levels, table_of
+from ggml_cpu.blocks.levels import both_levels, pack_levels, store_levels
 from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import I8_BIAS
@@ -25,20 +25,20 @@ def weight(
     levels: tuple[int, ...],
     offset: int,
     activations: Activations,
-    scale_of: Function,
-    scales_of: Function,
+    load_scale: Function,
+    load_scales: Function,
     encode: Function,
 ) -> Weight:
     """Return a weight type with 16 nonlinear levels.
 
-    offset             I8_BIAS, or an offset that moves the levels into 0..127
-    scale_of(block)    scale of a block in place
-    scales_of(scales)  scales of a panel block
+    offset               I8_BIAS, or an offset that moves the levels into 0..127
+    load_scale(block)    scale of a block in place
+    load_scales(scales)  scales of a panel block
     """
-    scale_size, table = BY_NAME[name].type_size - 16, table_of(levels)
+    scale_size, table = BY_NAME[name].type_size - 16, pack_levels(levels)
 
     @fn
-    def pairs_of(w, i):
+    def load_pairs(w, i):
         shifted = v.i8x16_load(v.table(table)) + offset
         return both_levels(shifted, v.i8_load(w + i * WORD))
 
@@ -49,10 +49,10 @@ def weight(
 
     @fn
     def decode(block, x):
-        store_levels(block + scale_size, v.table(table), scale_of(block), x)
+        store_levels(block + scale_size, v.table(table), load_scale(block), x)
 
-    words = nibbles(pairs_of, ANY, biased_dot if offset == I8_BIAS else unsigned_dot)
+    words = nibbles(load_pairs, ANY, biased_dot if offset == I8_BIAS else unsigned_dot)
     start = SUM8_32, offset // 8
-    products = Products(words, pairs_of, offset, start, scales_of, in_place, scale_of)
+    products = Products(words, load_pairs, offset, start, load_scales, in_place, load_scale)
     panel = scale_first(16 + scale_size, scale_size)
     return block32.weight(name, activations, panel, products, decode, encode)

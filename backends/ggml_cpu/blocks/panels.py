@@ -27,17 +27,17 @@ class Blocks:
     scales: int = 0
 
     @property
-    def together(self) -> int:
+    def blocks_per_group(self) -> int:
         """Number of blocks whose scales are contiguous."""
         return WORD // self.scales if self.scales and self.words >= MANY * WORD else 1
 
     @property
-    def before(self) -> int:
+    def scale_bytes(self) -> int:
         """Bytes of scales before the words of a group."""
-        return self.together * self.scales
+        return self.blocks_per_group * self.scales
 
 
-def blocks_of(kind: GGMLType) -> Blocks:
+def get_blocks(kind: GGMLType) -> Blocks:
     """Return the Blocks of a type if its panels have the same size as its rows."""
     scale = kind.type_size % 4
     return Blocks((kind.type_size - scale) * LANES, scale * LANES)
@@ -46,29 +46,30 @@ def blocks_of(kind: GGMLType) -> Blocks:
 def places(blocks: Blocks) -> tuple[Function, Function]:
     """Return two functions that iterate over the blocks i = 0, 1, ... of a panel.
 
-    at(group, i)      addresses of the scales and the words of block i, which is in this group
-    after(group, i)   address of the group of block i + 1
+    block_addresses(group, i)  addresses of the scales and words of block i, which is in this group
+    next_group(group, i)       address of the group of block i + 1
     """
-    last, scales, words, before = blocks.together - 1, blocks.scales, blocks.words, blocks.before
-    size = before + blocks.together * words
+    last, scales, words = blocks.blocks_per_group - 1, blocks.scales, blocks.words
+    scale_bytes = blocks.scale_bytes
+    size = scale_bytes + blocks.blocks_per_group * words
 
     @fn
-    def at(group, i):
-        return group + (i & last) * scales, group + before + (i & last) * words
+    def block_addresses(group, i):
+        return group + (i & last) * scales, group + scale_bytes + (i & last) * words
 
     @fn
-    def after(group, i):
+    def next_group(group, i):
         return group + ((i & last) + 1) // (last + 1) * size
 
-    return at, after
+    return block_addresses, next_group
 
 
 def length(blocks: Blocks) -> Callable[[int], int]:
     """Return an `@fn`, length(n): bytes of a panel of n blocks."""
-    together, before, words = blocks.together, blocks.before, blocks.words
+    per_group, scale_bytes, words = blocks.blocks_per_group, blocks.scale_bytes, blocks.words
 
     @fn
-    def length_of(n: int) -> int:
-        return (n + together - 1) // together * before + n * words
+    def panel_bytes(n: int) -> int:
+        return (n + per_group - 1) // per_group * scale_bytes + n * words
 
-    return length_of
+    return panel_bytes

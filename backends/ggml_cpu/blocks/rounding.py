@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.activations import largest
+from ggml_cpu.blocks.activations import max_magnitude
 from ggml_cpu.kernel import fn
 
 TINY = 1e-15  # groups with a smaller maximum become zero (ggml-quants.c:GROUP_MAX_EPS)
@@ -13,12 +13,12 @@ BITS = (1 << np.arange(16, dtype=np.int32)).tobytes()
 
 
 @fn
-def largest_of(x, y):
+def max_value(x, y):
     return v.vmaxval(v.vmax(x, y))
 
 
 @fn
-def smallest_of(x, y):
+def min_value(x, y):
     return v.vminval(v.vmin(x, y))
 
 
@@ -31,7 +31,7 @@ def inverse(d):
 
 
 @fn
-def away(x):
+def round_away(x):
     """Round to i8, halves away from zero like C's roundf, exact for values just below a half."""
     whole = v.vtrunc(x)
     one = v.copysign(v.f32x16(1.0), x)
@@ -41,7 +41,7 @@ def away(x):
 @fn
 def extreme(src, x, y):
     """Return the value of largest magnitude of 32, the first of a tie; x and y are the values."""
-    high, low = largest_of(x, y), smallest_of(x, y)
+    high, low = max_value(x, y), min_value(x, y)
     if high != -low:
         return high if high > -low else low
     for i in range(32):
@@ -59,7 +59,7 @@ def store_nibbles(dst, q, r):
 @fn
 def store_largest(x, n, at):
     """Store the largest magnitude of n values as f16 at `at` and return its inverse."""
-    scale = largest(x, n)
+    scale = max_magnitude(x, n)
     v.st_f16(at, scale)
     return inverse(scale)
 
@@ -67,7 +67,7 @@ def store_largest(x, n, at):
 @fn
 def ternary(x, factor):
     """Round 16 values, within -1..1 after multiplication by `factor`, to levels 0, 1 and 2."""
-    return v.to_i32(away(v.f32x16_load(x) * factor)) + 1
+    return v.to_i32(round_away(v.f32x16_load(x) * factor)) + 1
 
 
 @fn
@@ -88,8 +88,8 @@ def offset_levels(src, offset, at):
 def levels_from_lowest(src, most, at):
     """Store scale and minimum of 32 values as two f16 at `at` and return their levels 0 .. most."""
     x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
-    low = smallest_of(x, y)
-    scale = v.float32((largest_of(x, y) - low) / v.float32(most))
+    low = min_value(x, y)
+    scale = v.float32((max_value(x, y) - low) / v.float32(most))
     factor = inverse(scale)
     v.st_f16(at, scale)
     v.st_f16(at + 2, low)

@@ -7,8 +7,8 @@ scales, then the values.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.levels import UNEVEN, nearest_uneven, uneven_at
-from ggml_cpu.blocks.rounding import TINY, largest_of, smallest_of
+from ggml_cpu.blocks.levels import UNEVEN, nearest_uneven, uneven_levels
+from ggml_cpu.blocks.rounding import TINY, max_value, min_value
 from ggml_cpu.kernel import Function, fn
 
 FIRST = float(UNEVEN[0])
@@ -22,7 +22,7 @@ def nearest(x):
 
 
 @fn
-def clipped(x, low, high):
+def round_and_clip(x, low, high):
     return v.vmin(v.vmax(nearest(x), low), high)
 
 
@@ -31,7 +31,7 @@ def levels_above(x, scale, minimum, q_max):
     """Return levels q in 0 .. q_max with x = scale * q - minimum."""
     if scale == 0.0:
         return v.i32x16(0)
-    return v.to_i32(clipped((x + minimum) / scale, 0.0, q_max))
+    return v.to_i32(round_and_clip((x + minimum) / scale, 0.0, q_max))
 
 
 @fn
@@ -39,13 +39,13 @@ def levels_around(x, scale, n_max):
     """Return levels q in 0 .. 2 * n_max - 1 with x = scale * (q - n_max)."""
     if scale == 0.0:
         return v.i32x16(0)
-    return v.to_i32(clipped(x / scale, -n_max, n_max - 1.0) + n_max)
+    return v.to_i32(round_and_clip(x / scale, -n_max, n_max - 1.0) + n_max)
 
 
 @fn
 def first_extreme(src, n, x, y):
     """Return the value of largest magnitude of n, the first of a tie; x and y are the values."""
-    top = v.float32(max(largest_of(x, y), -smallest_of(x, y)))
+    top = v.float32(max(max_value(x, y), -min_value(x, y)))
     for i in range(n):
         if abs(v.ld_f32(src + 4 * i)) == top:
             return v.ld_f32(src + 4 * i)
@@ -53,12 +53,12 @@ def first_extreme(src, n, x, y):
 
 
 @fn
-def level_of(x, factor, minimum, q_max):
+def find_level(x, factor, minimum, q_max):
     return max(v.float32(0.0), min(v.float32(q_max), v.float32(v.rintf(factor * (x - minimum)))))
 
 
 @fn
-def error_of(src, n, base, factor, minimum, scale, offset, q_max, absolute):
+def sum_errors(src, n, base, factor, minimum, scale, offset, q_max, absolute):
     """Return the weighted sum of squared or absolute errors of quantizing n values and back.
 
     q = factor * (x - minimum), rounded; x' = scale * q + offset; a value's weight is base + |x|.
@@ -66,13 +66,13 @@ def error_of(src, n, base, factor, minimum, scale, offset, q_max, absolute):
     total = v.float32(0.0)
     for i in range(n):
         x = v.ld_f32(src + 4 * i)
-        diff = scale * level_of(x, factor, minimum, q_max) + offset - x
+        diff = scale * find_level(x, factor, minimum, q_max) + offset - x
         total += (base + abs(x)) * (abs(diff) if absolute else diff * diff)
     return total
 
 
 @fn
-def refitted(src, n, base, factor, minimum, q_max):
+def fit_scale_and_offset(src, n, base, factor, minimum, q_max):
     """Return the least-squares (scale, offset) for the levels of n values; scale -1 if singular.
 
     Sums are sequential like ggml's, so near ties between scales have the same winner.
@@ -81,7 +81,7 @@ def refitted(src, n, base, factor, minimum, q_max):
     s_qq, s_xq = v.float32(0.0), v.float32(0.0)
     for i in range(n):
         x = v.ld_f32(src + 4 * i)
-        q, weight = level_of(x, factor, minimum, q_max), base + abs(x)
+        q, weight = find_level(x, factor, minimum, q_max), base + abs(x)
         s_w, s_x, s_q = s_w + weight, s_x + weight * x, s_q + weight * q
         s_qq, s_xq = s_qq + weight * q * q, s_xq + weight * q * x
     det = s_w * s_qq - s_q * s_q
@@ -108,13 +108,13 @@ def with_minimum(src, n, base, q_max, start, step, n_steps, absolute):
     if high != low:
         factor = v.float32(q_max) / (high - low)
         scale = v.float32(1.0) / factor
-        least = error_of(src, n, base, factor, low, scale, low, q_max, absolute)
+        least = sum_errors(src, n, base, factor, low, scale, low, q_max, absolute)
         for i in range(n_steps + 1):
             levels = v.float32(start) + v.float32(step) * v.float32(i) + v.float32(q_max)
             factor, minimum = levels / (high - offset), offset
-            scale2, offset2 = refitted(src, n, base, factor, minimum, q_max)
+            scale2, offset2 = fit_scale_and_offset(src, n, base, factor, minimum, q_max)
             if scale2 != -1.0:
-                error = error_of(src, n, base, factor, minimum, scale2, offset2, q_max, absolute)
+                error = sum_errors(src, n, base, factor, minimum, scale2, offset2, q_max, absolute)
                 if error < least:
                     least, scale, offset = error, scale2, offset2
     return scale, -offset
@@ -130,7 +130,7 @@ def symmetric(src, n_max):
         for i in range(19):
             step = 0 if i == 0 else (i - 10 if i < 10 else i - 9)
             factor = -(v.float32(n_max) + v.float32(0.1) * v.float32(step)) / top
-            q = clipped(x * factor, -n_max, n_max - 1.0)
+            q = round_and_clip(x * factor, -n_max, n_max - 1.0)
             xq, qq = v.vsum(weight * x * q), v.vsum(weight * q * q)
             if qq > 0.0 and (i == 0 or xq * xq > best * qq):
                 scale = xq / qq
@@ -139,7 +139,7 @@ def symmetric(src, n_max):
 
 
 @fn
-def refined(src, n_max, spare):
+def refine_scale(src, n_max, spare):
     """Return a scale like `symmetric`, but improve levels one at a time while the error decreases.
 
     spare: 16 bytes of scratch.
@@ -179,7 +179,7 @@ def gains(src, factor):
     xq, qq = v.float32(0.0), v.float32(0.0)
     for part in range(2):
         x = v.f32x16_load(src + 64 * part)
-        q = uneven_at(nearest_uneven(x * factor))
+        q = uneven_levels(nearest_uneven(x * factor))
         for i in range(16):
             xi, qi = v.lane(x, i), v.lane(q, i)
             xq += xi * xi * qi * xi
@@ -205,31 +205,31 @@ def uneven(src, n_try):
     return scale
 
 
-def largest_scale(searched: Function, groups: int) -> Function:
-    """Return largest(x, spare): the scale of largest magnitude of the groups of 256 values.
+def largest_scale(find_scale: Function, groups: int) -> Function:
+    """Return find_largest(x, spare): the scale of largest magnitude of the groups of 256 values.
 
-    searched(x, spare) returns the scale of a group.
+    find_scale(x, spare) returns the scale of a group.
     """
     apart = 1024 // groups
 
     @fn
-    def largest(x, spare):
+    def find_largest(x, spare):
         top = v.float32(0.0)
         for g in range(groups):
-            scale = searched(x + apart * g, spare)
+            scale = find_scale(x + apart * g, spare)
             if abs(scale) > abs(top):
                 top = scale
         return top
 
-    return largest
+    return find_largest
 
 
 def scales_and_minima(
-    searched: Function, groups: int, most: float, factors_at: int, store: Function
+    find_group: Function, groups: int, most: float, factors_at: int, store: Function
 ) -> Function:
     """Return store_scales(x, block): quantize the scales and minima of the groups of 256 values.
 
-    searched(x) returns (scale, minimum) of a group. store_scales stores f16 d and d_min at
+    find_group(x) returns (scale, minimum) of a group. store_scales stores f16 d and d_min at
     `factors_at`, and calls store(block, g, scale, minimum) with the multiples of d and d_min of
     each group, 0 .. most.
     """
@@ -239,14 +239,14 @@ def scales_and_minima(
     def store_scales(x, block):
         top, top_minimum = v.float32(0.0), v.float32(0.0)
         for g in range(groups):
-            scale, minimum = searched(x + apart * g)
+            scale, minimum = find_group(x + apart * g)
             top, top_minimum = max(top, scale), max(top_minimum, minimum)
         v.st_f16(block + factors_at, top / v.float32(most))
         v.st_f16(block + factors_at + 2, top_minimum / v.float32(most))
         factor = v.float32(most) / top if top > 0.0 else v.float32(0.0)
         factor_minimum = v.float32(most) / top_minimum if top_minimum > 0.0 else v.float32(0.0)
         for g in range(groups):
-            scale, minimum = searched(x + apart * g)
+            scale, minimum = find_group(x + apart * g)
             low, high = int(v.rintf(factor * scale)), int(v.rintf(factor_minimum * minimum))
             store(block, g, min(int(most), low), min(int(most), high))
 

@@ -13,7 +13,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import OFFSETS_256, SCALE_256, SUMS16_256, Activations
 from ggml_cpu.blocks.ahead import fetcher
-from ggml_cpu.blocks.dots import both_fit, dots_of
+from ggml_cpu.blocks.dots import both_fit, choose_dots
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.walk import adder
 from ggml_cpu.kernel import Function, fn
@@ -68,7 +68,7 @@ def from_offset(width: int, offset: int) -> Function:
 
 def _add_block(
     largest: int,
-    word_of: Function,
+    load_word: Function,
     scale_words: Function,
     factors: Function,
     panel_bytes: int,
@@ -76,7 +76,7 @@ def _add_block(
 ) -> Callable[[int], Function]:
     def add_block(width: int) -> Function:
         subtract, add_scaled = group_sums(width), adder(width)
-        size, _, _, one, _, _, scaled, words = dots_of(width, 4, largest)
+        size, _, _, one, _, _, add_dots, words = choose_dots(width, 4, largest)
         fetch, at_once = fetcher(width, panel_bytes, 4), both_fit(width)
         minima = not (words and offset)
         begin = from_offset(width, 0 if minima else offset)
@@ -87,9 +87,9 @@ def _add_block(
             dots = v.i32_regs(size)
             begin(dots, a, 32 * half + 8 * j + 4 * s)
             for i in range(4):
-                values = v.as_i8(word_of(w, half, j, 4 * s + i))
+                values = v.as_i8(load_word(w, half, j, 4 * s + i))
                 one(dots, i, values, a, 32 * half + 8 * j + 4 * s + i)
-            scaled(sums, dots, scale)
+            add_dots(sums, dots, scale)
 
         @fn
         def add_both(w, a, half, j, s, scales, sums):
@@ -99,10 +99,10 @@ def _add_block(
             begin(other, a, 32 * half + 8 * j + 4 * s + 8)
             for i in range(4 * s, 4 * s + 4):
                 n = 32 * half + 8 * j + i
-                one(one_of, i - 4 * s, v.as_i8(word_of(w, half, j, i)), a, n)
-                one(other, i - 4 * s, v.as_i8(word_of(w, half, j + 1, i)), a, n + 8)
-            scaled(sums, one_of, scale_byte(scales, s))
-            scaled(sums, other, scale_byte(scales, s + 2))
+                one(one_of, i - 4 * s, v.as_i8(load_word(w, half, j, i)), a, n)
+                one(other, i - 4 * s, v.as_i8(load_word(w, half, j + 1, i)), a, n + 8)
+            add_dots(sums, one_of, scale_byte(scales, s))
+            add_dots(sums, other, scale_byte(scales, s + 2))
 
         @fn
         def add_32(w, a, half, j, s, scales, sums):
@@ -141,14 +141,14 @@ def _add_block(
     return add_block
 
 
-def _words_of(
-    word_of: Function, scale_words: Function, factors: Function
+def _bind_put_block(
+    load_word: Function, scale_words: Function, factors: Function
 ) -> Callable[[Function, int], Function]:
-    def words_of(put: Function, size: int) -> Function:
+    def build_put_block(put: Function, size: int) -> Function:
         @fn
         def put_16(w, half, j, s, scale, offset, to):
             for i in range(4 * s, 4 * s + 4):
-                values = v.as_i8(word_of(w, half, j, i))
+                values = v.as_i8(load_word(w, half, j, i))
                 put(values, scale, offset, to + size * (32 * half + 8 * j + i))
 
         @fn
@@ -165,46 +165,46 @@ def _words_of(
 
         return put_block
 
-    return words_of
+    return build_put_block
 
 
-def _add_in_place(values_of: Function, scales_of: Function, factors_of: Function) -> Function:
+def _add_in_place(load_values: Function, load_scales: Function, load_factors: Function) -> Function:
     @fn
     def add_64(block, a, j, scales, sums):
         """Return sums + scale * dot over groups 2 * j and 2 * j + 1 of both halves."""
         x = v.concat(v.i8x32_load(a + 32 * j), v.i8x32_load(a + 32 * j + 128))
-        dots = v.dot4(v.i32x16(0), values_of(block, j), x)
+        dots = v.dot4(v.i32x16(0), load_values(block, j), x)
         return v.dot2(sums, v.as_i16(dots), v.as_i16(v.repeat_each(scales, 4)))
 
     @fn
     def add(block, a, total, less):
-        scales, minima = scales_of(block)
+        scales, minima = load_scales(block)
         pairs = v.zext_i32(v.to_i16(scales))
         sums = add_64(block, a, 0, v.shuffle(pairs, 0, 1, 8, 9), v.i32x16(0))
         sums = add_64(block, a, 1, v.shuffle(pairs, 2, 3, 10, 11), sums)
         sums = add_64(block, a, 2, v.shuffle(pairs, 4, 5, 12, 13), sums)
         sums = add_64(block, a, 3, v.shuffle(pairs, 6, 7, 14, 15), sums)
         offset = v.dot2(v.i32x8(0), in_order(minima), v.i16x16_load(a + SUMS16_256))
-        d, dmin = factors_of(block)
+        d, dmin = load_factors(block)
         scale = v.ld_f32(a + SCALE_256)
         return v.fma(d * scale, v.to_f32(sums), total), v.fma(dmin * scale, v.to_f32(offset), less)
 
     return add
 
 
-def _decode(values_of: Function, scales_of: Function, factors_of: Function) -> Function:
+def _decode(load_values: Function, load_scales: Function, load_factors: Function) -> Function:
     @fn
     def put(values, dst, block, u):
         """Store the 16 values of group u as f32."""
-        d, dmin = factors_of(block)
-        scales, minima = scales_of(block)
+        d, dmin = load_factors(block)
+        scales, minima = load_scales(block)
         x = v.to_f32(v.zext_i32(values)) * (d * v.float32(v.lane(scales, u)))
         v.store(dst + 64 * u, x - dmin * v.float32(v.lane(minima, u)))
 
     @fn
     def decode(block, x):
         for j in range(4):
-            values = values_of(block, j)
+            values = load_values(block, j)
             put(v.quarter(values, 0), x, block, 2 * j)
             put(v.quarter(values, 1), x, block, 2 * j + 1)
             put(v.quarter(values, 2), x, block, 2 * j + 8)
@@ -218,12 +218,12 @@ def weight(
     largest: int,
     activations: Activations,
     panel: tuple[Function, Function],
-    word_of: Function,
+    load_word: Function,
     scale_words: Function,
     factors: Function,
-    values_of: Function,
-    scales_of: Function,
-    factors_of: Function,
+    load_values: Function,
+    load_scales: Function,
+    load_factors: Function,
     encode: Function,
     offset: int = 0,
 ) -> Weight:
@@ -231,19 +231,21 @@ def weight(
 
     panel, encode: see walk.py.
     Functions of a panel block:
-    word_of(w, half, j, i): values of word i of a half at shift j, one per byte.
+    load_word(w, half, j, i): values of word i of a half at shift j, one per byte.
     scale_words(w, i): scales and minima of groups 4 * i to 4 * i + 3.
     factors(d, w): d and dmin; d is stored in the block's scales (panels.py) or its words.
     Functions of a block in place:
-    values_of(block, j): values at shift j, 32 of each half.
-    scales_of(block): all scales and minima, i8x16 each.
-    factors_of(block): d and dmin.
+    load_values(block, j): values at shift j, 32 of each half.
+    load_scales(block): all scales and minima, i8x16 each.
+    load_factors(block): d and dmin.
     offset: a power of two if minima are offset * scales and dmin is d, else 0.
     """
-    kind, in_place = BY_NAME[name], (values_of, scales_of, factors_of)
+    kind, in_place = BY_NAME[name], (load_values, load_scales, load_factors)
     panel_bytes = kind.type_size * LANES
-    add_block = _add_block(largest, word_of, scale_words, factors, panel_bytes, offset)
+    add_block = _add_block(largest, load_word, scale_words, factors, panel_bytes, offset)
     tile = walk.tile(kind, activations, add_block)
     dot = walk.dot(kind, activations, _add_in_place(*in_place), 8, -1.0)
-    words_of = _words_of(word_of, scale_words, factors)
-    return walk.weight(kind, activations, panel, tile, dot, _decode(*in_place), encode, words_of)
+    build_put_block = _bind_put_block(load_word, scale_words, factors)
+    return walk.weight(
+        kind, activations, panel, tile, dot, _decode(*in_place), encode, build_put_block
+    )

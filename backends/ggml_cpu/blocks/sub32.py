@@ -16,7 +16,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import search, walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS32_256, Activations
 from ggml_cpu.blocks.ahead import fetcher
-from ggml_cpu.blocks.dots import both_fit, dots_of
+from ggml_cpu.blocks.dots import both_fit, choose_dots
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import word_by_word
 from ggml_cpu.blocks.panels import WORD
@@ -35,20 +35,20 @@ def later(s, s2):
 
 
 @fn
-def scales_of(block):
+def load_scales(block):
     """Return the eight scales of a block in place as the bytes of an int64."""
     s0 = v.ld_u32(block + 4)
     return (s0 & SIX_BITS) | (later(s0, v.ld_u32(block + 12)) << 32)
 
 
 @fn
-def minima_of(block):
+def load_minima(block):
     s1 = v.ld_u32(block + 8)
     return (s1 & SIX_BITS) | (later(s1, v.ld_u32(block + 12) >> 4) << 32)
 
 
 @fn
-def bytes_of(eight):
+def int64_to_bytes(eight):
     """Return the bytes of an int64 as i8x8."""
     return v.low(v.as_i8(v.i64x2(eight)))
 
@@ -59,10 +59,10 @@ def even_bytes(words):
     return v.as_i16(words & 0x00FF00FF)
 
 
-def _add_block(value_of: Function, largest: int, panel_bytes: int) -> Callable[[int], Function]:
+def _add_block(load_value: Function, largest: int, panel_bytes: int) -> Callable[[int], Function]:
     def add_block(width: int) -> Function:
         add_scaled, fetch = adder(width), fetcher(width, panel_bytes, 4, 2)
-        size, run, _, one, _, _, scaled, _ = dots_of(width, 8, largest)
+        size, run, _, one, _, _, add_dots, _ = choose_dots(width, 8, largest)
         at_once = both_fit(width)
 
         @fn
@@ -70,9 +70,9 @@ def _add_block(value_of: Function, largest: int, panel_bytes: int) -> Callable[[
             """Add scale * dot to sums[t], over `run` words of chunk j from word `first` on."""
             dots = v.i32_regs(size)
             for i in range(first, first + run):
-                values = value_of(w, j, high, i)
+                values = load_value(w, j, high, i)
                 one(dots, i, values, a, 16 * j + 8 * high + i)
-            scaled(sums, dots, scale)
+            add_dots(sums, dots, scale)
 
         @fn
         def add_32(w, a, j, high, scale, sums):
@@ -86,10 +86,10 @@ def _add_block(value_of: Function, largest: int, panel_bytes: int) -> Callable[[
             """Add all values of chunk j; their scales are the low two bytes of `scales`."""
             low, high = v.i32_regs(size), v.i32_regs(size)
             for i in range(8):
-                one(low, i, value_of(w, j, 0, i), a, 16 * j + i)
-                one(high, i, value_of(w, j, 1, i), a, 16 * j + 8 + i)
-            scaled(sums, low, scales & 255)
-            scaled(sums, high, (scales >> 8) & 255)
+                one(low, i, load_value(w, j, 0, i), a, 16 * j + i)
+                one(high, i, load_value(w, j, 1, i), a, 16 * j + 8 + i)
+            add_dots(sums, low, scales & 255)
+            add_dots(sums, high, (scales >> 8) & 255)
 
         @fn
         def add_minima(s1, s2, a, less):
@@ -130,13 +130,13 @@ def _add_block(value_of: Function, largest: int, panel_bytes: int) -> Callable[[
     return add_block
 
 
-def _words_of(value_of: Function) -> Callable[[Function, int], Function]:
-    def words_of(put: Function, size: int) -> Function:
+def _bind_put_block(load_value: Function) -> Callable[[Function, int], Function]:
+    def build_put_block(put: Function, size: int) -> Function:
         @fn
         def put_32(w, j, high, scale, offset, to):
             """Call `put` for the low or the high values of chunk j."""
             for i in range(8):
-                put(value_of(w, j, high, i), scale, offset, to + size * (16 * j + 8 * high + i))
+                put(load_value(w, j, high, i), scale, offset, to + size * (16 * j + 8 * high + i))
 
         @fn
         def put_block(_, w, to):
@@ -155,14 +155,14 @@ def _words_of(value_of: Function) -> Callable[[Function, int], Function]:
 
         return put_block
 
-    return words_of
+    return build_put_block
 
 
-def _add_in_place(quads_of: Function) -> Function:
+def _add_in_place(load_quads: Function) -> Function:
     @fn
     def add_half(block, a, half, scales, sums):
         """Return sums + scale * dot over four sub-blocks of a block in place, 128 values."""
-        low, high = quads_of(block, half)
+        low, high = load_quads(block, half)
         x = v.concat(v.i8x32_load(a), v.i8x32_load(a + 64))
         y = v.concat(v.i8x32_load(a + 32), v.i8x32_load(a + 96))
         zero = v.i32x16(0)
@@ -173,10 +173,10 @@ def _add_in_place(quads_of: Function) -> Function:
 
     @fn
     def add(block, a, total, less):
-        scales = v.zext_i32(bytes_of(scales_of(block)))
+        scales = v.zext_i32(int64_to_bytes(load_scales(block)))
         sums = add_half(block, a, 0, v.low(scales), v.i32x16(0))
         sums = add_half(block, a + 128, 1, v.high(scales), sums)
-        minima = v.shuffle(v.zext_i16(bytes_of(minima_of(block))), 0, 2, 1, 3, 4, 6, 5, 7)
+        minima = v.shuffle(v.zext_i16(int64_to_bytes(load_minima(block))), 0, 2, 1, 3, 4, 6, 5, 7)
         subtract = v.dot2(v.i32x4(0), minima, v.i16x8_load(a + SUMS32_256))
         scale = v.ld_f32(a + SCALE_256)
         total = v.fma(v.ld_f16(block) * scale, v.to_f32(sums), total)
@@ -186,24 +186,24 @@ def _add_in_place(quads_of: Function) -> Function:
 
 
 @fn
-def factors_of(block, s):
+def load_factors(block, s):
     """Return (d * scale, dmin * min) of sub-block s."""
-    d = v.ld_f16(block) * v.float32((scales_of(block) >> (8 * s)) & 255)
-    return d, v.ld_f16(block + 2) * v.float32((minima_of(block) >> (8 * s)) & 255)
+    d = v.ld_f16(block) * v.float32((load_scales(block) >> (8 * s)) & 255)
+    return d, v.ld_f16(block + 2) * v.float32((load_minima(block) >> (8 * s)) & 255)
 
 
-def _decode(quads_of: Function) -> Function:
+def _decode(load_quads: Function) -> Function:
     @fn
     def put(values, dst, block, s):
         """Store the 32 values of sub-block s as f32."""
-        d, minimum = factors_of(block, s)
+        d, minimum = load_factors(block, s)
         x = v.to_f32(v.zext_i32(values))
         v.store(dst + 128 * s, x * d - minimum)
 
     @fn
     def decode(block, x):
         for half in range(2):
-            low, high = quads_of(block, half)
+            low, high = load_quads(block, half)
             put(v.low(low), x, block, 4 * half)
             put(v.low(high), x, block, 4 * half + 1)
             put(v.high(low), x, block, 4 * half + 2)
@@ -235,7 +235,7 @@ def encoder(q_max: float, start: float, n_steps: int) -> tuple[Function, Functio
     """
 
     @fn
-    def searched(x):
+    def find_scale_and_minimum(x):
         squares = v.float32(0.0)
         for i in range(32):
             squares += v.ld_f32(x + 4 * i) * v.ld_f32(x + 4 * i)
@@ -248,30 +248,34 @@ def encoder(q_max: float, start: float, n_steps: int) -> tuple[Function, Functio
 
     @fn
     def levels(x, block, g, part):
-        scale, minimum = factors_of(block, g)
+        scale, minimum = load_factors(block, g)
         values = v.f32x16_load(x + 128 * g + 64 * part)
         return search.levels_above(values, scale, minimum, q_max)
 
-    return search.scales_and_minima(searched, 8, 63.0, 0, store), levels
+    return search.scales_and_minima(find_scale_and_minimum, 8, 63.0, 0, store), levels
 
 
 def weight(
     name: str,
     largest: int,
     activations: Activations,
-    value_of: Function,
-    quads_of: Function,
+    load_value: Function,
+    load_quads: Function,
     encode: Function,
 ) -> Weight:
     """Return a weight type of this family, q at most `largest`.
 
-    value_of(w, j, high, i): word i of the 32 low or high values of 64-value chunk j of a panel.
-    quads_of(block, half): values of sub-blocks 0, 2 and 1, 3 of half a block in place.
+    load_value(w, j, high, i): word i of the 32 low or high values of 64-value chunk j of a panel.
+    load_quads(block, half): values of sub-blocks 0, 2 and 1, 3 of half a block in place.
     encode(x, block): see walk.py.
     """
     kind = BY_NAME[name]
-    add_block = _add_block(value_of, largest, kind.type_size * LANES)
+    add_block = _add_block(load_value, largest, kind.type_size * LANES)
     tile = walk.tile(kind, activations, add_block)
-    dot = walk.dot(kind, activations, _add_in_place(quads_of), 4, -1.0)
-    panel, decode, words_of = word_by_word(kind.type_size), _decode(quads_of), _words_of(value_of)
-    return walk.weight(kind, activations, panel, tile, dot, decode, encode, words_of)
+    dot = walk.dot(kind, activations, _add_in_place(load_quads), 4, -1.0)
+    panel, decode, build_put_block = (
+        word_by_word(kind.type_size),
+        _decode(load_quads),
+        _bind_put_block(load_value),
+    )
+    return walk.weight(kind, activations, panel, tile, dot, decode, encode, build_put_block)

@@ -31,7 +31,7 @@ def tile_width(n):
 
 
 @fn
-def tile_of(c, n):
+def find_tile(c, n):
     """Return (first column, width) of the tile that contains column c of n."""
     first = c // TILE * TILE
     width = tile_width(n - first)
@@ -42,18 +42,18 @@ def tile_of(c, n):
 
 
 @fn
-def padded(n: int) -> int:
+def pad_columns(n: int) -> int:
     """Return the number of columns to allocate for n columns."""
     return (n + GRAIN - 1) // GRAIN * GRAIN
 
 
 @fn
-def columns_before(i: int, n: int) -> int:
+def padded_columns(i: int, n: int) -> int:
     """Return the number of columns allocated for i matrices of n columns each."""
-    return i * padded(n)
+    return i * pad_columns(n)
 
 
-def several(columns: int) -> Callable[[Helper], Helper]:
+def panel_function(columns: int) -> Callable[[Helper], Helper]:
     """Return the decorator of a panel kernel for `columns` columns.
 
     `fn` inlines the kernel for one column, which decoding uses; `routine` makes it a function.

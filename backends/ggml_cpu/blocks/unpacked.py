@@ -22,11 +22,11 @@ from ggml_cpu.blocks.activations import (
     OFFSET,
     Activations,
 )
-from ggml_cpu.blocks.dots import ANY, dots_of
+from ggml_cpu.blocks.dots import ANY, choose_dots
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import transpose_rows
 from ggml_cpu.blocks.panels import WORD, Blocks, length
-from ggml_cpu.blocks.tiles import several
+from ggml_cpu.blocks.tiles import panel_function
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import BY_NAME, GGMLType
@@ -42,20 +42,20 @@ K_BLOCK = 32  # chunks of a panel at a time: 40 KiB for vectors of 16 lanes
 class Decoder:
     """Functions (`@fn`) that read chunk j of a block in place.
 
-    per         number of values that share a scale: 16 or 32
-    bytes_of    bytes_of(block, j): i8x64 in 0..127, values plus `offset`, or magnitudes
-    scales_of   scales_of(block, j): f32x4 or f32x2
-    signs_of    signs_of(block, j): an int64 with a bit for each negative value; None: no signs
-    cheap       True if decoding needs few registers, so that interleaving two chunks is faster
-    whole       True if blocks have 256 values, one scale and no signs, and columns have one scale
-                per 256 values
+    per           number of values that share a scale: 16 or 32
+    load_bytes    load_bytes(block, j): i8x64 in 0..127, values plus `offset`, or magnitudes
+    load_scales   load_scales(block, j): f32x4 or f32x2
+    load_signs    load_signs(block, j): an int64 with a bit for each negative value; None: no signs
+    cheap         True if decoding needs few registers, so that interleaving two chunks is faster
+    whole         True if blocks have 256 values, one scale and no signs, and columns have one
+                  scale per 256 values
     """
 
     type: GGMLType
     per: int
-    bytes_of: Function
-    scales_of: Function
-    signs_of: Function | None = None
+    load_bytes: Function
+    load_scales: Function
+    load_signs: Function | None = None
     offset: int = 0
     cheap: bool = False
     whole: bool = False
@@ -77,24 +77,24 @@ class Decoder:
 
 
 @fn
-def negated(values, signs):
+def apply_signs(values, signs):
     """Return i8x64 values; each value with a set bit in the int64 `signs` is negated."""
     return v.select(v.mask64(signs), -values, values)
 
 
 def _values(decoder: Decoder) -> Function:
     """Return values(block, j): the unscaled values of a chunk, i8x64."""
-    bytes_of, signs_of, offset = decoder.bytes_of, decoder.signs_of, decoder.offset
+    load_bytes, load_signs, offset = decoder.load_bytes, decoder.load_signs, decoder.offset
 
     @fn
     def with_signs(block, j):
-        return negated(bytes_of(block, j), signs_of(block, j))
+        return apply_signs(load_bytes(block, j), load_signs(block, j))
 
     @fn
     def with_offset(block, j):
-        return bytes_of(block, j) - offset
+        return load_bytes(block, j) - offset
 
-    return with_offset if signs_of is None else with_signs
+    return with_offset if load_signs is None else with_signs
 
 
 @fn
@@ -113,15 +113,15 @@ def transpose_squares(panel):
 
 def _pack(decoder: Decoder) -> Function:
     chunks, groups, panel_bytes = decoder.chunks, decoder.groups, decoder.panel_bytes
-    values_of, scales_of = _values(decoder), decoder.scales_of
+    load_values, load_scales = _values(decoder), decoder.load_scales
 
     @fn
     def pack(src, stride, rows, scales, dst):
         for j in range(chunks):
             for r in range(LANES):
                 block = src + min(r, rows - 1) * stride
-                put_row(values_of(block, j) + OFFSET, dst + WORD * r)
-                scales = scales_of(block, j)
+                put_row(load_values(block, j) + OFFSET, dst + WORD * r)
+                scales = load_scales(block, j)
                 for g in range(groups):
                     v.st_f32(dst + SCALES + WORD * g + 4 * r, v.lane(scales, g))
             transpose_squares(dst)
@@ -130,11 +130,11 @@ def _pack(decoder: Decoder) -> Function:
     return pack
 
 
-def _words_of(decoder: Decoder) -> Callable[[Function, int], Function]:
+def _bind_put_block(decoder: Decoder) -> Callable[[Function, int], Function]:
     words, groups, panel_bytes = decoder.per // 4, decoder.groups, decoder.panel_bytes
     chunks, less = decoder.chunks, float(-OFFSET)
 
-    def words_of(put: Function, size: int) -> Function:
+    def build_put_block(put: Function, size: int) -> Function:
         @fn
         def put_block(_, w, to):
             for _ in range(chunks):
@@ -148,7 +148,7 @@ def _words_of(decoder: Decoder) -> Callable[[Function, int], Function]:
 
         return put_block
 
-    return words_of
+    return build_put_block
 
 
 def _tile(decoder: Decoder) -> Callable[[int], Function]:
@@ -156,9 +156,9 @@ def _tile(decoder: Decoder) -> Callable[[int], Function]:
     sums_at = CHUNK_SUM16 if decoder.per == 16 else CHUNK_SUM32
 
     def tile(width: int) -> Function:
-        size, _, begin, one, _, into, *_ = dots_of(width, words, ANY)
+        size, _, begin, one, _, put_dots, *_ = choose_dots(width, words, ANY)
 
-        @several(width)
+        @panel_function(width)
         def multiply(w, a, steps, out):
             sums = v.f32_regs(width)
             for _ in range(steps):
@@ -170,7 +170,7 @@ def _tile(decoder: Decoder) -> Callable[[int], Function]:
                     for i in range(words):
                         values = v.i8_load(w + WORD * (words * g + i))
                         one(dots, i, values, a, words * g + i)
-                    into(totals, dots)
+                    put_dots(totals, dots)
                     scale = v.f32_load(w + SCALES + WORD * g)
                     at = a + CHUNK_SCALE * width + 4 * width * (2 * g // groups)
                     for t in range(width):
@@ -215,7 +215,11 @@ def _chunk(decoder: Decoder) -> Function:
 
     `less` accumulates -OFFSET * scales * sums, from which `weight` corrects for `offset`.
     """
-    bytes_of, scales_of, signs_of = decoder.bytes_of, decoder.scales_of, decoder.signs_of
+    load_bytes, load_scales, load_signs = (
+        decoder.load_bytes,
+        decoder.load_scales,
+        decoder.load_signs,
+    )
     words, offset = decoder.per // 4, decoder.offset
     column_scales, column_sums = _groups(decoder.per)
 
@@ -225,15 +229,15 @@ def _chunk(decoder: Decoder) -> Function:
 
     @fn
     def with_signs(block, j, x):
-        return negated(x, signs_of(block, j))
+        return apply_signs(x, load_signs(block, j))
 
-    column = as_it_is if signs_of is None else with_signs
+    column = as_it_is if load_signs is None else with_signs
 
     @fn
     def add(block, j, a, total, less):
         x = column(block, j, v.i8x64_load(a))
-        dots = v.dot4(v.i32x16(0), bytes_of(block, j), x)
-        scales = column_scales(a) * scales_of(block, j)
+        dots = v.dot4(v.i32x16(0), load_bytes(block, j), x)
+        scales = column_scales(a) * load_scales(block, j)
         if offset:
             less = v.fma(column_sums(a), scales, less)
         return v.fma(v.to_f32(dots), v.repeat_each(scales, words), total), less
@@ -241,24 +245,26 @@ def _chunk(decoder: Decoder) -> Function:
     return add
 
 
-def _whole(decoder: Decoder) -> Function:
+def _add_four_chunks(decoder: Decoder) -> Function:
     """Return add(block, a, total, less) for blocks with one scale: integer sums of four chunks."""
-    bytes_of, scales_of, size = decoder.bytes_of, decoder.scales_of, CHUNK_BYTES
+    load_bytes, load_scales, size = decoder.load_bytes, decoder.load_scales, CHUNK_BYTES
 
     @fn
-    def dots_of(block, j, a, dots):
-        return v.dot4(dots, bytes_of(block, j), v.i8x64_load(a + size * j))
+    def add_dots(block, j, a, dots):
+        return v.dot4(dots, load_bytes(block, j), v.i8x64_load(a + size * j))
 
     @fn
-    def sums_of(a):
+    def load_sums(a):
         return v.i32x2_load(a + CHUNK_SUM32)
 
     @fn
     def add(block, a, total, less):
-        even = dots_of(block, 2, a, dots_of(block, 0, a, v.i32x16(0)))
-        odd = dots_of(block, 3, a, dots_of(block, 1, a, v.i32x16(0)))
-        sums = sums_of(a) + sums_of(a + size) + sums_of(a + 2 * size) + sums_of(a + 3 * size)
-        scale = v.ld_f32(a + CHUNK_SCALE) * v.lane(scales_of(block, 0), 0)
+        even = add_dots(block, 2, a, add_dots(block, 0, a, v.i32x16(0)))
+        odd = add_dots(block, 3, a, add_dots(block, 1, a, v.i32x16(0)))
+        sums = (
+            load_sums(a) + load_sums(a + size) + load_sums(a + 2 * size) + load_sums(a + 3 * size)
+        )
+        scale = v.ld_f32(a + CHUNK_SCALE) * v.lane(load_scales(block, 0), 0)
         return v.fma(scale, v.to_f32(even + odd), total), v.fma(scale, v.to_f32(sums), less)
 
     return add
@@ -267,7 +273,7 @@ def _whole(decoder: Decoder) -> Function:
 def _block(decoder: Decoder) -> Function:
     """Return add(block, a, total, less): accumulate the dot product of a whole block."""
     if decoder.whole:
-        return _whole(decoder)
+        return _add_four_chunks(decoder)
     chunks, add_chunk = decoder.chunks, _chunk(decoder)
 
     @fn
@@ -290,35 +296,35 @@ def _block(decoder: Decoder) -> Function:
 
 def _decode(decoder: Decoder) -> Function:
     chunks, per = decoder.chunks, decoder.per
-    values_of, scales_of = _values(decoder), decoder.scales_of
+    load_values, load_scales = _values(decoder), decoder.load_scales
 
     @fn
     def decode(block, x):
         for j in range(chunks):
-            values = v.to_f32(v.to_i32(values_of(block, j)))
-            v.store(x, values * v.repeat_each(scales_of(block, j), per))
+            values = v.to_f32(v.to_i32(load_values(block, j)))
+            v.store(x, values * v.repeat_each(load_scales(block, j), per))
             x += 4 * CHUNK
 
     return decode
 
 
 def one_scale(at: int) -> Function:
-    """Return `scales_of` for blocks with a single scale, an f16 at `at`."""
+    """Return `load_scales` for blocks with a single scale, an f16 at `at`."""
 
     @fn
-    def scales_of(block, j):
+    def load_scales(block, j):
         return v.f32x2(v.ld_f16(block + at))
 
-    return scales_of
+    return load_scales
 
 
 def weight(
     name: str,
     activations: Activations,
     per: int,
-    bytes_of: Function,
-    scales_of: Function,
-    signs_of: Function | None = None,
+    load_bytes: Function,
+    load_scales: Function,
+    load_signs: Function | None = None,
     *,
     offset: int = 0,
     cheap: bool = False,
@@ -327,7 +333,7 @@ def weight(
 ) -> Weight:
     """Return a weight type (see Decoder); activations are in chunks; encode: see walk.py."""
     kind = BY_NAME[name]
-    decoder = Decoder(kind, per, bytes_of, scales_of, signs_of, offset, cheap, whole)
+    decoder = Decoder(kind, per, load_bytes, load_scales, load_signs, offset, cheap, whole)
     dot = walk.dot(kind, activations, _block(decoder), decoder.groups, offset / OFFSET)
     blocks = Blocks(decoder.chunks * decoder.panel_bytes)
     return Weight(
@@ -338,7 +344,7 @@ def weight(
         rows=LANES,
         panel=length(Blocks(decoder.panel_bytes)),
         unpack=walk.unpack(kind, blocks, _pack(decoder)),
-        values=walk.values(kind, blocks, _words_of(decoder)),
+        values=walk.values(kind, blocks, _bind_put_block(decoder)),
         tile=_tile(decoder),
         dot=dot,
         k_block=K_BLOCK,

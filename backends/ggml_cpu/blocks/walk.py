@@ -12,8 +12,8 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import SCALE_256, Activations
 from ggml_cpu.blocks.ahead import fetch_ahead
 from ggml_cpu.blocks.format import Weight
-from ggml_cpu.blocks.panels import WORD, Blocks, blocks_of, length, places
-from ggml_cpu.blocks.tiles import several
+from ggml_cpu.blocks.panels import WORD, Blocks, get_blocks, length, places
+from ggml_cpu.blocks.tiles import panel_function
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
@@ -67,54 +67,54 @@ def quantize(kind: GGMLType, encode: Function) -> Function:
 
 def unpack(kind: GGMLType, blocks: Blocks, pack: Function) -> Function:
     """Return `Weight.unpack`; pack(src, stride, rows, scales, words) packs one block."""
-    elements, size, (at, after) = kind.block_size, kind.type_size, places(blocks)
+    elements, size, (block_addresses, next_group) = kind.block_size, kind.type_size, places(blocks)
 
     @fn
     def to_panel(src, stride, rows, n, dst):
         for i in range(n // elements):
-            scales, words = at(dst, i)
+            scales, words = block_addresses(dst, i)
             pack(src, stride, rows, scales, words)
             src += size
-            dst = after(dst, i)
+            dst = next_group(dst, i)
 
     return to_panel
 
 
 def row(kind: GGMLType, blocks: Blocks, gather: Function) -> Function:
     """Return `Weight.row`; gather(scales, words, r, block) restores one block of row r."""
-    elements, size, (at, after) = kind.block_size, kind.type_size, places(blocks)
+    elements, size, (block_addresses, next_group) = kind.block_size, kind.type_size, places(blocks)
 
     @fn
     def from_panel(panel, r, n, dst):
         for i in range(n // elements):
-            scales, words = at(panel, i)
+            scales, words = block_addresses(panel, i)
             gather(scales, words, r, dst)
-            panel = after(panel, i)
+            panel = next_group(panel, i)
             dst += size
 
     return from_panel
 
 
 def values(
-    kind: GGMLType, blocks: Blocks, words_of: Callable[[Function, int], Function]
+    kind: GGMLType, blocks: Blocks, build_put_block: Callable[[Function, int], Function]
 ) -> Callable[[Function, int], Function]:
-    """Return `Weight.values`; words_of(put, size) returns put_block(scales, words, to)."""
-    elements, (at, after) = kind.block_size, places(blocks)
+    """Return `Weight.values`; build_put_block(put, size) returns put_block(scales, words, to)."""
+    elements, (block_addresses, next_group) = kind.block_size, places(blocks)
 
-    def values_of(put: Function, size: int) -> Function:
-        put_block = words_of(put, size)
+    def build_walk(put: Function, size: int) -> Function:
+        put_block = build_put_block(put, size)
 
         @fn
         def walk(panel, n, to):
             for i in range(n // elements):
-                scales, words = at(panel, i)
+                scales, words = block_addresses(panel, i)
                 put_block(scales, words, to)
-                panel = after(panel, i)
+                panel = next_group(panel, i)
                 to += elements // 4 * size
 
         return walk
 
-    return values_of
+    return build_walk
 
 
 def tile(
@@ -124,24 +124,24 @@ def tile(
 
     `add` adds the dot products of one step to `out`.
     """
-    (at, after), column_bytes = places(blocks_of(kind)), activations.block_bytes
+    (block_addresses, next_group), column_bytes = places(get_blocks(kind)), activations.block_bytes
 
-    def tile_of(width: int) -> Function:
+    def build_multiply(width: int) -> Function:
         add = add_block(width)
 
-        @several(width)
+        @panel_function(width)
         def multiply(w, a, steps, out):
             for t in range(width):
                 v.store(out + WORD * t, v.f32(0.0))
             for i in range(steps):
-                scales, words = at(w, i)
+                scales, words = block_addresses(w, i)
                 add(scales, words, a, out)
-                w = after(w, i)
+                w = next_group(w, i)
                 a += column_bytes * width
 
         return multiply
 
-    return tile_of
+    return build_multiply
 
 
 def adder(width: int) -> Function:
@@ -204,13 +204,13 @@ def weight(
     dot: Function,
     decode: Function,
     encode: Function,
-    words_of: Callable[[Function, int], Function],
+    build_put_block: Callable[[Function, int], Function],
 ) -> Weight:
     """Return a repacked weight type with panels of panels.py, which are as large as the rows.
 
-    panel: `pack` and `gather`, see `unpack` and `row`; words_of: see `values`.
+    panel: `pack` and `gather`, see `unpack` and `row`; build_put_block: see `values`.
     """
-    blocks = blocks_of(kind)
+    blocks = get_blocks(kind)
     return Weight(
         type=kind,
         dequantize=dequantize(kind, decode),
@@ -222,5 +222,5 @@ def weight(
         dot=dot,
         unpack=unpack(kind, blocks, panel[0]),
         row=row(kind, blocks, panel[1]),
-        values=values(kind, blocks, words_of),
+        values=values(kind, blocks, build_put_block),
     )

@@ -75,7 +75,7 @@ def register_product(weight: Weight, gate: Function | None = None) -> Function:
             sums += 2 * ROW * ROWS
             c += 2 * ROWS
         while c < end:
-            width = amx.tile_of(c, n)[1]
+            width = amx.find_tile(c, n)[1]
             tile = a + c * column_bytes(k) + s * block_bytes * width
             amx.multiply(panel, tile, width, steps, sums, s > 0)
             sums += ROW * width

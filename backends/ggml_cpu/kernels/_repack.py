@@ -30,5 +30,5 @@ def _to_panels(weight: Weight) -> Kernel:
 
 
 REPACK: dict[str, Kernel] = {
-    name: _to_panels(weight) for name, weight in weights().items() if weight.repacked
+    name: _to_panels(weight) for name, weight in weights().items() if weight.is_repacked
 }

@@ -11,7 +11,7 @@ from ggml_cpu.quantize.lanes import (
     VECTOR,
     W,
     X,
-    at,
+    load_lanes,
     mul,
     put,
     put_half,
@@ -19,11 +19,11 @@ from ggml_cpu.quantize.lanes import (
 )
 from ggml_cpu.quantize.points import (
     CODES,
-    codes_at,
     even_magnitudes,
+    grid_index,
     half_steps,
     highest,
-    index_of,
+    load_codes,
     magnitudes,
     put_roots,
 )
@@ -31,7 +31,7 @@ from ggml_cpu.quantize.points import (
 SIGNS = SPARE + 72 * VECTOR  # sign bits of a group, 8 values per vector
 
 
-def groups_of(n: int, tiny: float, even: bool, start: Function, fit: Function) -> Function:
+def build_group(n: int, tiny: float, even: bool, start: Function, fit: Function) -> Function:
     """Return group(m, g), which fits a group of n values and returns a mask of zero groups.
 
     It replaces the values by their magnitudes, and stores signs, codes and the scale.
@@ -57,8 +57,8 @@ def groups_of(n: int, tiny: float, even: bool, start: Function, fit: Function) -
         one = v.f32x16(1.0)
         scale = fit(m, x, w, roots, v.select(zero, one, top), scale)
         for p in range(n // 8):
-            other = ~codes_at(m + SIGNS, p) & (127 if even else 255)
-            signs = v.select(scale < 0.0, other, codes_at(m + SIGNS, p))
+            other = ~load_codes(m + SIGNS, p) & (127 if even else 255)
+            signs = v.select(scale < 0.0, other, load_codes(m + SIGNS, p))
             put(m + SIGNS, p, v.select(zero, v.i32x16(0), signs))
         put(m + SCALES, g, v.select(zero, v.f32x16(0.0), v.vabs(scale)))
         return zero
@@ -68,7 +68,7 @@ def groups_of(n: int, tiny: float, even: bool, start: Function, fit: Function) -
 
 @fn
 def point_index(m, p, zero):
-    return v.select(zero, v.i32x16(0), index_of(m, codes_at(m + CODES, p)))
+    return v.select(zero, v.i32x16(0), grid_index(m, load_codes(m + CODES, p)))
 
 
 def of_largest(steps: float) -> Function:
@@ -86,12 +86,12 @@ def put_scales(m, to, groups, fudge):
     """Store the f16 factor of all scales and return its inverse, without `fudge`."""
     top = v.f32x16(0.0)
     for g in range(groups):
-        top = v.vmax(at(m + SCALES, g), top)
+        top = v.vmax(load_lanes(m + SCALES, g), top)
     d = top / 31.0
     put_half(m, to, mul(d, v.f32x16(fudge)))
     return ratio(v.f32x16(1.0), d)
 
 
 @fn
-def step_of(m, g, factor):
-    return half_steps(at(m + SCALES, g), factor, 15.0)
+def round_step(m, g, factor):
+    return half_steps(load_lanes(m + SCALES, g), factor, 15.0)

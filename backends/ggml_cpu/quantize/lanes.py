@@ -38,7 +38,7 @@ def mul(x, y):
 
 
 @fn
-def at(tile, i):
+def load_lanes(tile, i):
     return v.f32x16_load(tile + VECTOR * i)
 
 
@@ -48,17 +48,17 @@ def put(tile, i, x):
 
 
 @fn
-def clipped(x, low, high):
+def round_and_clip(x, low, high):
     return v.vmin(v.vmax(nearest(x), low), high)
 
 
 @fn
-def whole(tile, i):
-    return v.to_i32(at(tile, i))
+def load_integers(tile, i):
+    return v.to_i32(load_lanes(tile, i))
 
 
 @fn
-def half(x):
+def round_to_f16(x):
     """Round x to f16 precision."""
     return v.f16_to_f32(v.f32_to_f16(x))
 
@@ -84,7 +84,7 @@ def put_half(m, i, x):
 def sum_of_squares(x, n):
     total = v.f32x16(0.0)
     for i in range(n):
-        total = total + mul(at(x, i), at(x, i))
+        total = total + mul(load_lanes(x, i), load_lanes(x, i))
     return total
 
 
@@ -92,22 +92,22 @@ def sum_of_squares(x, n):
 def weigh(x, w, n, sigma2):
     """Replace w by the importance of the values: w * sqrt(sigma2 + x * x)."""
     for i in range(n):
-        put(w, i, mul(at(w, i), v.vsqrt(sigma2 + mul(at(x, i), at(x, i)))))
+        put(w, i, mul(load_lanes(w, i), v.vsqrt(sigma2 + mul(load_lanes(x, i), load_lanes(x, i)))))
 
 
 @fn
-def sum_of(tile, n):
+def sum_lanes(tile, n):
     total = v.f32x16(0.0)
     for i in range(n):
-        total = total + at(tile, i)
+        total = total + load_lanes(tile, i)
     return total
 
 
 @fn
-def largest(x, n):
+def max_magnitude(x, n):
     top = v.f32x16(0.0)
     for i in range(n):
-        top = v.vmax(v.vabs(at(x, i)), top)
+        top = v.vmax(v.vabs(load_lanes(x, i)), top)
     return top
 
 
@@ -116,14 +116,14 @@ def extreme(x, n):
     """Return the value of largest magnitude of n; the first of a tie."""
     top, most = v.f32x16(0.0), v.f32x16(0.0)
     for i in range(n):
-        size = v.vabs(at(x, i))
+        size = v.vabs(load_lanes(x, i))
         more = size > most
-        most, top = v.select(more, size, most), v.select(more, at(x, i), top)
+        most, top = v.select(more, size, most), v.select(more, load_lanes(x, i), top)
     return top
 
 
 @fn
-def divided(x, y):
+def divide(x, y):
     """Return x / y, or 0 for lanes with y 0."""
     zero = y == 0.0
     return v.select(zero, v.f32x16(0.0), x / v.select(zero, v.f32x16(1.0), y))
@@ -143,6 +143,6 @@ def is_zero(top):
 
 
 @fn
-def step_by(start, step, i):
+def add_steps(start, step, i):
     """Return start + step * i in single precision."""
     return v.float32(start) + v.float32(step) * v.float32(i)

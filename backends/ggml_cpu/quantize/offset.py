@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
-from ggml_cpu.quantize.lanes import SPARE, at, clipped, mul, put, step_by
+from ggml_cpu.quantize.lanes import SPARE, add_steps, load_lanes, mul, put, round_and_clip
 
 
 @fn
-def size_of(diff, absolute):
+def error_size(diff, absolute):
     return v.vabs(diff) if absolute else mul(diff, diff)
 
 
 @fn
 def bounds_and_sums(x, w, n):
-    low, high, s_w = at(x, 0), at(x, 0), at(w, 0)
+    low, high, s_w = load_lanes(x, 0), load_lanes(x, 0), load_lanes(w, 0)
     s_x = mul(s_w, low)
     for i in range(1, n):
-        low, high = v.vmin(at(x, i), low), v.vmax(at(x, i), high)
-        s_w, s_x = s_w + at(w, i), s_x + mul(at(w, i), at(x, i))
+        low, high = v.vmin(load_lanes(x, i), low), v.vmax(load_lanes(x, i), high)
+        s_w, s_x = s_w + load_lanes(w, i), s_x + mul(load_lanes(w, i), load_lanes(x, i))
     return v.select(low > 0.0, v.f32x16(0.0), low), high, s_w, s_x
 
 
 @fn
-def error_of(x, w, n, levels, scale, offset, absolute):
+def sum_errors(x, w, n, levels, scale, offset, absolute):
     total = v.f32x16(0.0)
     for i in range(n):
-        diff = (mul(scale, at(levels, i)) + offset) - at(x, i)
-        total = total + mul(at(w, i), size_of(diff, absolute))
+        diff = (mul(scale, load_lanes(levels, i)) + offset) - load_lanes(x, i)
+        total = total + mul(load_lanes(w, i), error_size(diff, absolute))
     return total
 
 
@@ -36,15 +36,15 @@ def sums_of_levels(x, w, n, factor, offset, q_max, levels):
     """Store the levels q and return the sums of w * q, w * q * q and w * q * x."""
     s_q, s_qq, s_xq = v.f32x16(0.0), v.f32x16(0.0), v.f32x16(0.0)
     for i in range(n):
-        q = clipped(mul(factor, at(x, i) - offset), 0.0, q_max)
+        q = round_and_clip(mul(factor, load_lanes(x, i) - offset), 0.0, q_max)
         put(levels, i, q)
-        wq = mul(at(w, i), q)
-        s_q, s_qq, s_xq = s_q + wq, s_qq + mul(wq, q), s_xq + mul(wq, at(x, i))
+        wq = mul(load_lanes(w, i), q)
+        s_q, s_qq, s_xq = s_q + wq, s_qq + mul(wq, q), s_xq + mul(wq, load_lanes(x, i))
     return s_q, s_qq, s_xq
 
 
 @fn
-def refitted(s_w, s_x, s_q, s_qq, s_xq):
+def fit_scale_and_offset(s_w, s_x, s_q, s_qq, s_xq):
     """Return (solved, scale, offset) of the least-squares fit, with offset <= 0."""
     det = mul(s_w, s_qq) - mul(s_q, s_q)
     solved = det > 0.0
@@ -69,18 +69,18 @@ def with_minimum(m, x, w, n, q_max, start, step, tries, absolute, levels):
     factor, offset, start_at = v.f32x16(q_max) / (high - low), low, low
     scale = v.f32x16(1.0) / factor
     sums_of_levels(x, w, n, factor, low, q_max, levels)
-    least = error_of(x, w, n, levels, scale, low, absolute)
+    least = sum_errors(x, w, n, levels, scale, low, absolute)
     for i in range(tries + 1):
-        tried = v.f32x16(step_by(start, step, i) + v.float32(q_max)) / (high - offset)
+        tried = v.f32x16(add_steps(start, step, i) + v.float32(q_max)) / (high - offset)
         s_q, s_qq, s_xq = sums_of_levels(x, w, n, tried, offset, q_max, m + SPARE)
-        solved, scale2, offset2 = refitted(s_w, s_x, s_q, s_qq, s_xq)
-        error = error_of(x, w, n, m + SPARE, scale2, offset2, absolute)
+        solved, scale2, offset2 = fit_scale_and_offset(s_w, s_x, s_q, s_qq, s_xq)
+        error = sum_errors(x, w, n, m + SPARE, scale2, offset2, absolute)
         better = solved & (error < least)
         least, factor = v.select(better, error, least), v.select(better, tried, factor)
         start_at = v.select(better, offset, start_at)
         scale, offset = v.select(better, scale2, scale), v.select(better, offset2, offset)
     zero = v.f32x16(0.0)
     for i in range(n):
-        q = clipped(mul(factor, at(x, i) - start_at), 0.0, q_max)
+        q = round_and_clip(mul(factor, load_lanes(x, i) - start_at), 0.0, q_max)
         put(levels, i, v.select(flat, zero, q))
     return v.select(flat, zero, scale), -v.select(flat, low, offset)

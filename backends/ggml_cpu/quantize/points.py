@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.quantize.lanes import LANES, SPARE, TABLES, VECTOR, at, clipped, mul, put, step_by
+from ggml_cpu.quantize.lanes import (
+    LANES,
+    SPARE,
+    TABLES,
+    VECTOR,
+    add_steps,
+    load_lanes,
+    mul,
+    put,
+    round_and_clip,
+)
 from ggml_cpu.quantize.tables import BITS
 
 # Tiles: codes, and flags of codes that replaced a point off the grid.
@@ -17,12 +27,12 @@ AFTER = 1 << 20
 
 
 @fn
-def codes_at(tile, i):
+def load_codes(tile, i):
     return v.i32x16_load(tile + VECTOR * i)
 
 
 @fn
-def index_of(m, code):
+def grid_index(m, code):
     """Return the grid indices of codes that are on the grid."""
     return v.i32_gather(v.ld_i64(m + TABLES), code)
 
@@ -33,7 +43,7 @@ def searcher(length: int, step: float) -> Function:
     mask = (1 << bits) - 1
 
     @fn
-    def nearest_of(points, x, w, scale, bias):
+    def find_nearest(points, x, w, scale, bias):
         """Return index << 16 | code of the listed point with the least weighted squared error.
 
         x and w are the addresses of a single lane.
@@ -68,7 +78,7 @@ def searcher(length: int, step: float) -> Function:
             if begin < 0:
                 points = v.ld_i64(m + TABLES + 8) + 4 * (-1 - begin)
                 back, offset = v.ld_f32(m + BACK + 4 * lane), v.ld_f32(m + BIAS + 4 * lane)
-                point = nearest_of(points, x + 4 * lane, w + 4 * lane, back, offset)
+                point = find_nearest(points, x + 4 * lane, w + 4 * lane, back, offset)
                 v.st_i32(m + INDEX + 4 * lane, point & 0xFFFF)
         return v.i32x16_load(m + INDEX), off
 
@@ -96,10 +106,12 @@ def fitter(
     mask = (1 << bits) - 1
 
     @fn
-    def rounded(x, factor):
+    def round_codes(x, factor):
         code = v.i32x16(0)
         for i in range(length):
-            q = clipped(mul(mul(factor, at(x, i)) - 1.0, v.f32x16(0.5)), 0.0, q_max - 1.0)
+            q = round_and_clip(
+                mul(mul(factor, load_lanes(x, i)) - 1.0, v.f32x16(0.5)), 0.0, q_max - 1.0
+            )
             code = code | (v.to_i32(q) << (bits * i))
         return code
 
@@ -107,18 +119,18 @@ def fitter(
     def gains(x, w, code, qx, qq):
         for i in range(length):
             q = v.to_f32(((code >> (bits * i)) & mask) * 2 + 1)
-            qx = qx + mul(mul(at(w, i), at(x, i)), q)
-            qq = qq + mul(mul(at(w, i), q), q)
+            qx = qx + mul(mul(load_lanes(w, i), load_lanes(x, i)), q)
+            qq = qq + mul(mul(load_lanes(w, i), q), q)
         return qx, qq
 
     @fn
-    def tried(m, x, w, roots, factor):
+    def try_factor(m, x, w, roots, factor):
         """Store codes in TRIED and return the sums of w * q * x and w * q * q."""
         qx, qq, back = v.f32x16(0.0), v.f32x16(0.0), v.f32x16(1.0) / factor
         all_lanes, one = qx == 0.0, v.f32x16(1.0)
         for p in range(points):
             here = length * VECTOR * p
-            code = rounded(x + here, factor)
+            code = round_codes(x + here, factor)
             code, off = find(m, code, all_lanes, x + here, roots + here, back, one)
             put(m + TRIED, p, code)
             put(m + TRIED_OFF, p, v.select(off, v.i32x16(1), 0))
@@ -126,20 +138,20 @@ def fitter(
         return qx, qq
 
     @fn
-    def again(m, x, w, roots, scale):
+    def search_points(m, x, w, roots, scale):
         """Search points again with the best scale and return the refitted scale."""
         wanted, any_off = scale > 0.0, v.i32x16(0)
         for p in range(points):
-            any_off = any_off | codes_at(m + OFF, p)
+            any_off = any_off | load_codes(m + OFF, p)
         wanted = wanted & ((any_off != 0) if not always else wanted)
         if not v.vany(wanted):
             return scale
         qx, qq, one = v.f32x16(0.0), v.f32x16(0.0), v.f32x16(1.0)
         factor = one / v.select(wanted, scale, one)
         for p in range(points):
-            here, code = length * VECTOR * p, codes_at(m + CODES, p)
-            these = wanted & ((codes_at(m + OFF, p) != 0) if off_only else wanted)
-            new = rounded(x + here, factor)
+            here, code = length * VECTOR * p, load_codes(m + CODES, p)
+            these = wanted & ((load_codes(m + OFF, p) != 0) if off_only else wanted)
+            new = round_codes(x + here, factor)
             new, _ = find(m, new, these, x + here, roots + here, scale, one)
             code = v.select(these, new, code)
             put(m + CODES, p, code)
@@ -155,17 +167,17 @@ def fitter(
             put(m + CODES, p, v.i32x16(0))
             put(m + OFF, p, v.i32x16(1 if off_first else 0))
         for i in range(-tries, tries + 1):
-            factor = v.f32x16(step_by(2.0 * q_max - 1.0, step, i)) / top
-            qx, qq = tried(m, x, w, roots, factor)
+            factor = v.f32x16(add_steps(2.0 * q_max - 1.0, step, i)) / top
+            qx, qq = try_factor(m, x, w, roots, factor)
             better = (qq > 0.0) & (mul(qx, qx) > mul(best, qq))
             scale = v.select(better, qx / v.select(better, qq, v.f32x16(1.0)), scale)
             best = v.select(better, mul(scale, qx), best)
             for p in range(points):
-                code = v.select(better, codes_at(m + TRIED, p), codes_at(m + CODES, p))
-                off = v.select(better, codes_at(m + TRIED_OFF, p), codes_at(m + OFF, p))
+                code = v.select(better, load_codes(m + TRIED, p), load_codes(m + CODES, p))
+                off = v.select(better, load_codes(m + TRIED_OFF, p), load_codes(m + OFF, p))
                 put(m + CODES, p, code)
                 put(m + OFF, p, off)
-        return again(m, x, w, roots, scale)
+        return search_points(m, x, w, roots, scale)
 
     return fit
 
@@ -175,9 +187,9 @@ def magnitudes(x):
     """Replace eight values by their magnitudes and return the signs as bits."""
     bits = v.i32x16(0)
     for i in range(8):
-        minus = at(x, i) < 0.0
+        minus = load_lanes(x, i) < 0.0
         bits = bits | v.select(minus, v.i32x16(1 << i), 0)
-        put(x, i, v.select(minus, -at(x, i), at(x, i)))
+        put(x, i, v.select(minus, -load_lanes(x, i), load_lanes(x, i)))
     return bits
 
 
@@ -187,36 +199,40 @@ def even_magnitudes(x, w):
 
     If the number is odd, the value of least importance gets the wrong sign.
     """
-    least, at_least, odd = mul(mul(at(w, 0), at(x, 0)), at(x, 0)), v.i32x16(1), v.i32x16(0)
+    least, at_least, odd = (
+        mul(mul(load_lanes(w, 0), load_lanes(x, 0)), load_lanes(x, 0)),
+        v.i32x16(1),
+        v.i32x16(0),
+    )
     for i in range(8):
-        size = mul(mul(at(w, i), at(x, i)), at(x, i))
+        size = mul(mul(load_lanes(w, i), load_lanes(x, i)), load_lanes(x, i))
         less = size < least
         least = v.select(less, size, least)
         at_least = v.select(less, v.i32x16(1 << i), at_least)
-        odd = odd ^ v.select(at(x, i) < 0.0, v.i32x16(1), 0)
+        odd = odd ^ v.select(load_lanes(x, i) < 0.0, v.i32x16(1), 0)
     bits = magnitudes(x)
     flip = v.select(odd != 0, at_least, v.i32x16(0))
     for i in range(8):
-        put(x, i, v.select((flip & (1 << i)) != 0, -at(x, i), at(x, i)))
+        put(x, i, v.select((flip & (1 << i)) != 0, -load_lanes(x, i), load_lanes(x, i)))
     return (bits ^ flip) & 127
 
 
 @fn
 def highest(x, n):
-    top = at(x, 0)
+    top = load_lanes(x, 0)
     for i in range(1, n):
-        top = v.vmax(at(x, i), top)
+        top = v.vmax(load_lanes(x, i), top)
     return top
 
 
 @fn
 def put_roots(w, roots, n):
     for i in range(n):
-        put(roots, i, v.vsqrt(at(w, i)))
+        put(roots, i, v.vsqrt(load_lanes(w, i)))
 
 
 @fn
 def half_steps(scale, factor, most):
     """Return steps 0 .. most with scale = (2 * step + 1) / factor."""
-    q = clipped(mul(mul(factor, scale) - 1.0, v.f32x16(0.5)), 0.0, most)
+    q = round_and_clip(mul(mul(factor, scale) - 1.0, v.f32x16(0.5)), 0.0, most)
     return v.to_i32(q)

@@ -8,7 +8,16 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.search import nearest
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.quantize.lanes import at, clipped, extreme, is_zero, mul, put, ratio, step_by
+from ggml_cpu.quantize.lanes import (
+    add_steps,
+    extreme,
+    is_zero,
+    load_lanes,
+    mul,
+    put,
+    ratio,
+    round_and_clip,
+)
 
 
 @fn
@@ -16,8 +25,11 @@ def gains(x, w, n, factor, n_max):
     """Return the sums of w * x * q and w * q * q, q the level of factor * x."""
     xq, qq = v.f32x16(0.0), v.f32x16(0.0)
     for i in range(n):
-        q, weight = clipped(mul(factor, at(x, i)), -n_max, n_max - 1.0), at(w, i)
-        xq = xq + mul(mul(weight, at(x, i)), q)
+        q, weight = (
+            round_and_clip(mul(factor, load_lanes(x, i)), -n_max, n_max - 1.0),
+            load_lanes(w, i),
+        )
+        xq = xq + mul(mul(weight, load_lanes(x, i)), q)
         qq = qq + mul(mul(weight, q), q)
     return xq, qq
 
@@ -34,20 +46,20 @@ def best_scale(x, w, n, n_max, levels):
     best = mul(scale, xq)
     for step in range(-9, 10):
         if step != 0:
-            tried = v.f32x16(-step_by(n_max, 0.1, step)) / top
+            tried = v.f32x16(-add_steps(n_max, 0.1, step)) / top
             xq, qq = gains(x, w, n, tried, n_max)
             better = (qq > 0.0) & (mul(xq, xq) > mul(best, qq))
             factor = v.select(better, tried, factor)
             scale = v.select(better, xq / v.select(better, qq, v.f32x16(1.0)), scale)
             best = v.select(better, mul(scale, xq), best)
     for i in range(n):
-        q = clipped(mul(factor, at(x, i)), -n_max, n_max - 1.0) + n_max
+        q = round_and_clip(mul(factor, load_lanes(x, i)), -n_max, n_max - 1.0) + n_max
         put(levels, i, v.select(zero, v.f32x16(0.0), q))
     return v.select(zero, v.f32x16(0.0), scale)
 
 
 def _mover(can_do_without: Function, limited: Function, kept: Function) -> Function:
-    """Return moved(x, w, n, limit, levels, xq, qq): improve levels one at a time, update the sums.
+    """Return move_levels(x, w, n, limit, levels, xq, qq): improve levels, update the sums.
 
     It makes up to five passes and stops when no level changes.
 
@@ -57,11 +69,11 @@ def _mover(can_do_without: Function, limited: Function, kept: Function) -> Funct
     """
 
     @fn
-    def moved(x, w, n, limit, levels, xq, qq):
+    def move_levels(x, w, n, limit, levels, xq, qq):
         for _ in range(5):
             changed = v.f32x16(0.0) > 1.0
             for i in range(n):
-                xi, weight, q = at(x, i), at(w, i), at(levels, i)
+                xi, weight, q = load_lanes(x, i), load_lanes(w, i), load_lanes(levels, i)
                 wx = mul(weight, xi)
                 less_xq, less_qq = xq - mul(wx, q), qq - mul(mul(weight, q), q)
                 usable = can_do_without(less_xq, less_qq)
@@ -77,7 +89,7 @@ def _mover(can_do_without: Function, limited: Function, kept: Function) -> Funct
                 break
         return xq, qq
 
-    return moved
+    return move_levels
 
 
 @fn
@@ -92,7 +104,7 @@ def both_are_positive(xq, qq):
 
 @fn
 def on_both_sides(level, n_max):
-    return clipped(level, -n_max, n_max - 1.0)
+    return round_and_clip(level, -n_max, n_max - 1.0)
 
 
 @fn
@@ -111,22 +123,22 @@ def as_byte(q):
     return v.select(q < 0.0, q + 256.0, q)
 
 
-moved = _mover(xq_is_positive, on_both_sides, as_it_is)
-moved_up = _mover(both_are_positive, from_above, as_byte)
+move_levels = _mover(xq_is_positive, on_both_sides, as_it_is)
+move_levels_up = _mover(both_are_positive, from_above, as_byte)
 
 
 @fn
 def moved_scale(x, w, n, n_max, levels):
-    """Return the scale of n values and store levels 0 .. 2 * n_max - 1, improved by `moved`."""
+    """Return the scale of n values and store levels 0 .. 2 * n_max - 1 of `move_levels`."""
     top = extreme(x, n)
     zero = is_zero(top)
     factor = v.f32x16(-n_max) / v.select(zero, v.f32x16(1.0), top)
     xq, qq = gains(x, w, n, factor, n_max)
     for i in range(n):
-        put(levels, i, clipped(mul(factor, at(x, i)), -n_max, n_max - 1.0))
-    xq, qq = moved(x, w, n, n_max, levels, xq, qq)
+        put(levels, i, round_and_clip(mul(factor, load_lanes(x, i)), -n_max, n_max - 1.0))
+    xq, qq = move_levels(x, w, n, n_max, levels, xq, qq)
     for i in range(n):
-        put(levels, i, v.select(zero, v.f32x16(0.0), at(levels, i) + n_max))
+        put(levels, i, v.select(zero, v.f32x16(0.0), load_lanes(levels, i) + n_max))
     return v.select(zero, v.f32x16(0.0), ratio(xq, qq))
 
 
@@ -137,13 +149,13 @@ def factor_of_least_error(x, w, n, q_max, top):
     for step in range(-5, 5):  # -5: the initial factor, without an upper bound of levels
         tried = factor
         if step > -5:
-            tried = v.f32x16(step_by(0.0, 0.1, step) + v.float32(q_max)) / top
+            tried = v.f32x16(add_steps(0.0, 0.1, step) + v.float32(q_max)) / top
         scale, error = v.f32x16(1.0) / tried, v.f32x16(0.0)
         for i in range(n):
-            q = nearest(mul(tried, at(x, i)))
+            q = nearest(mul(tried, load_lanes(x, i)))
             q = v.vmin(q, q_max) if step > -5 else as_byte(q)
-            diff = at(x, i) - mul(scale, q)
-            error = error + mul(mul(at(w, i), diff), diff)
+            diff = load_lanes(x, i) - mul(scale, q)
+            error = error + mul(mul(load_lanes(w, i), diff), diff)
         if step == -5:
             least = error
         elif step != 0:
@@ -157,17 +169,17 @@ def positive_scale(x, w, n, q_max, levels):
     """Return the scale of n non-negative values and store their levels 0 .. q_max."""
     top = v.f32x16(0.0)
     for i in range(n):
-        top = v.vmax(top, at(x, i))
+        top = v.vmax(top, load_lanes(x, i))
     zero = top < 1e-15
     top = v.select(zero, v.f32x16(1.0), top)
     factor = factor_of_least_error(x, w, n, q_max, top)
     xq, qq = v.f32x16(0.0), v.f32x16(0.0)
     for i in range(n):
-        q, weight = v.vmin(nearest(mul(factor, at(x, i))), q_max), at(w, i)
+        q, weight = v.vmin(nearest(mul(factor, load_lanes(x, i))), q_max), load_lanes(w, i)
         put(levels, i, as_byte(q))
-        xq = xq + mul(mul(weight, at(x, i)), q)
+        xq = xq + mul(mul(weight, load_lanes(x, i)), q)
         qq = qq + mul(mul(weight, q), q)
-    xq, qq = moved_up(x, w, n, q_max, levels, xq, qq)
+    xq, qq = move_levels_up(x, w, n, q_max, levels, xq, qq)
     for i in range(n):
-        put(levels, i, v.select(zero, v.f32x16(0.0), at(levels, i)))
+        put(levels, i, v.select(zero, v.f32x16(0.0), load_lanes(levels, i)))
     return v.select(zero, v.f32x16(0.0), ratio(xq, qq))

@@ -55,7 +55,7 @@ def tables(name: str, distances: int) -> Tables:
     lists: list[npt.NDArray[np.int64]] = []
     at = 0
     for part in (others[i : i + PART] for i in range(0, len(others), PART)):
-        for other, near in zip(part, _near(part, places, distances), strict=True):
+        for other, near in zip(part, _near_points(part, places, distances), strict=True):
             of_code[(other << shifts).sum()] = -1 - at
             lists += [np.array([len(near)]), near << 16 | codes[near]]
             at += 1 + len(near)
@@ -63,7 +63,7 @@ def tables(name: str, distances: int) -> Tables:
     return Tables(of_code.astype(np.int32), whole, codes.astype(np.int32))
 
 
-def _near(
+def _near_points(
     others: npt.NDArray[np.int64], places: npt.NDArray[np.int64], distances: int
 ) -> list[npt.NDArray[np.int64]]:
     """Return the indices of the points near each of `others`, by distance, then by index."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
-from ggml_cpu.quantize.lanes import LANES, SPARE, TABLES, VECTOR, at, mul, put
-from ggml_cpu.quantize.points import codes_at, searcher
+from ggml_cpu.quantize.lanes import LANES, SPARE, TABLES, VECTOR, load_lanes, mul, put
+from ggml_cpu.quantize.points import load_codes, searcher
 
 DELTA = 0.125
 LEAST = -3.4028234663852886e38  # -FLT_MAX
@@ -56,7 +56,7 @@ def split_code(m, first, low, high, flipped):
     """Return the code of eight values by rank: level 0 before `low`, level 2 from `high` on."""
     code = v.i32x16(0)
     for i in range(8):
-        place = codes_at(m + PLACE, first + i)
+        place = load_codes(m + PLACE, first + i)
         level = v.select(place >= low, v.i32x16(1), 0) + v.select(place >= high, v.i32x16(1), 0)
         level = v.select(flipped, 2 - level, level)
         code = code | (level << (2 * i))
@@ -73,16 +73,16 @@ def gains(x, w, code, delta, times, qx, qq):
     """Add w * q * x to qx and w * q * q to qq, with q = (level - 1 + delta) * times."""
     for i in range(8):
         q = mul(v.to_f32((code >> (2 * i)) & 3) - 1.0 + delta, times)
-        wq = mul(at(w, i), q)
-        qx, qq = qx + mul(wq, at(x, i)), qq + mul(wq, q)
+        wq = mul(load_lanes(w, i), q)
+        qx, qq = qx + mul(wq, load_lanes(x, i)), qq + mul(wq, q)
     return qx, qq
 
 
 @fn
 def magnitude(x, n):
-    top = v.vabs(at(x, 0))
+    top = v.vabs(load_lanes(x, 0))
     for i in range(1, n):
-        top = v.vmax(v.vabs(at(x, i)), top)
+        top = v.vmax(v.vabs(load_lanes(x, i)), top)
     return top
 
 
@@ -94,7 +94,7 @@ def put_point(m, p, code, none):
 
 
 @fn
-def improved(qx, qq, scale, best):
+def update_best(qx, qq, scale, best):
     """Return a mask of lanes with a smaller error than the best, the new scale, the new best."""
     better = (qq > 0.0) & (mul(qx, qx) > mul(best, qq))
     scale = v.select(better, qx / v.select(better, qq, v.f32x16(1.0)), scale)
@@ -102,7 +102,7 @@ def improved(qx, qq, scale, best):
 
 
 @fn
-def refitted(any_off, qx, qq, scale):
+def refit_scale(any_off, qx, qq, scale):
     """Return the scale, refitted for lanes with a point that was off the grid."""
     refit = any_off & (qx > 0.0) & (qq > 0.0)
     return v.select(refit, qx / v.select(refit, qq, v.f32x16(1.0)), scale)

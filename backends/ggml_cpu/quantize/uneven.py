@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.levels import UNEVEN, uneven_at
+from ggml_cpu.blocks.levels import UNEVEN, uneven_levels
 from ggml_cpu.kernel import fn
-from ggml_cpu.quantize.lanes import at, divided, extreme, is_zero, mul, put, step_by
+from ggml_cpu.quantize.lanes import add_steps, divide, extreme, is_zero, load_lanes, mul, put
 
 FIRST = float(UNEVEN[0])
 LEVELS = np.array(UNEVEN, np.float32).tobytes()
 
 
 @fn
-def index_of(x):
+def level_index(x):
     """Return the index of the level nearest to x, the upper level in a tie (best_index_int8)."""
     index = v.i32x16(0)
     for i in range(15):
@@ -28,14 +28,14 @@ def gains(x, w, n, factor):
     """Return the sums of w * q * x and w * q * q, q the level of factor * x."""
     qx, qq = v.f32x16(0.0), v.f32x16(0.0)
     for i in range(n):
-        q = uneven_at(index_of(mul(factor, at(x, i))))
-        wq = mul(at(w, i), q)
-        qx, qq = qx + mul(wq, at(x, i)), qq + mul(wq, q)
+        q = uneven_levels(level_index(mul(factor, load_lanes(x, i))))
+        wq = mul(load_lanes(w, i), q)
+        qx, qq = qx + mul(wq, load_lanes(x, i)), qq + mul(wq, q)
     return qx, qq
 
 
 @fn
-def searched(x, w, n):
+def find_scale(x, w, n):
     """Return the best of 16 scales for n values."""
     top = extreme(x, n)
     zero = is_zero(top)
@@ -45,7 +45,7 @@ def searched(x, w, n):
     scale = v.select(some, qx / v.select(some, qq, v.f32x16(1.0)), v.f32x16(0.0))
     best = mul(scale, qx)
     for i in range(-7, 8):
-        qx, qq = gains(x, w, n, v.f32x16(step_by(FIRST, 1.0, i)) / top)
+        qx, qq = gains(x, w, n, v.f32x16(add_steps(FIRST, 1.0, i)) / top)
         better = (qq > 0.0) & (mul(qx, qx) > mul(best, qq))
         scale = v.select(better, qx / v.select(better, qq, v.f32x16(1.0)), scale)
         best = v.select(better, mul(scale, qx), best)
@@ -54,6 +54,6 @@ def searched(x, w, n):
 
 @fn
 def put_levels(x, levels, n, scale):
-    factor = divided(v.f32x16(1.0), scale)
+    factor = divide(v.f32x16(1.0), scale)
     for i in range(n):
-        put(levels, i, v.to_f32(index_of(mul(factor, at(x, i)))))
+        put(levels, i, v.to_f32(level_index(mul(factor, load_lanes(x, i)))))

@@ -3,45 +3,47 @@
 from __future__ import annotations
 
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.quantize.lanes import W, X, at, mul, put, sum_of_squares, weigh
+from ggml_cpu.quantize.lanes import W, X, load_lanes, mul, put, sum_of_squares, weigh
 
 
 def by_squares(n: int, share: float, put_all: Function) -> tuple[Function, Function]:
-    """Return (plain, weighted); put_all(m) quantizes blocks of n values with the weights in W.
+    """Return (encode_plain, encode_weighted) for blocks of n values.
+
+    put_all(m) quantizes blocks with the weights in W.
 
     Plain weights are x^2. Others are importance * sqrt(x^2 + share * mean of all x^2).
     """
 
     @fn
-    def plain(m):
+    def encode_plain(m):
         for i in range(n):
-            put(m + W, i, mul(at(m + X, i), at(m + X, i)))
+            put(m + W, i, mul(load_lanes(m + X, i), load_lanes(m + X, i)))
         put_all(m)
 
     @fn
-    def weighted(m):
+    def encode_weighted(m):
         weigh(m + X, m + W, n, sum_of_squares(m + X, n) * (share / n))
         put_all(m)
 
-    return plain, weighted
+    return encode_plain, encode_weighted
 
 
 def by_steps(
-    searched: Function, searched_weighted: Function, share: float, put_all: Function
+    search_plain: Function, search_weighted: Function, share: float, put_all: Function
 ) -> tuple[Function, Function]:
-    """Return (plain, weighted); both search, then put_all(m, d, d_min) stores the blocks.
+    """Return (encode_plain, encode_weighted); both search, then put_all(m, d, d_min) stores.
 
-    `searched` and `searched_weighted` store levels, scales and minima; `share`: see `by_squares`.
+    `search_plain` and `search_weighted` store levels, scales and minima; `share`: see `by_squares`.
     """
 
     @fn
-    def plain(m):
-        d, d_min = searched(m)
+    def encode_plain(m):
+        d, d_min = search_plain(m)
         put_all(m, d, d_min)
 
     @fn
-    def weighted(m):
-        d, d_min = searched_weighted(m, share)
+    def encode_weighted(m):
+        d, d_min = search_weighted(m, share)
         put_all(m, d, d_min)
 
-    return plain, weighted
+    return encode_plain, encode_weighted

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.codebook import SHIFTED, half_word, points_of, shifted
+from ggml_cpu.blocks.codebook import SHIFTED, build_load_bytes, half_word, shift_points
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
@@ -28,11 +28,11 @@ def number(block, j, i):
     return half_word(v.zext_i16(v.i8x8_load(block + 8 * j)) | tops << 8, i)
 
 
-bytes_of = points_of(shifted(grid("iq1")), number)
+load_bytes = build_load_bytes(shift_points(grid("iq1")), number)
 
 
 @fn
-def d_of(block):
+def load_d(block):
     """Return d, an f16 in the top nibbles of the four words of scales."""
     words = block + SCALES
     low = v.ld_u16(words) >> 12 | (v.ld_u16(words + 2) >> 12) << 4
@@ -41,10 +41,10 @@ def d_of(block):
 
 
 @fn
-def scales_of(block, j):
+def load_scales(block, j):
     word = v.i32x4(v.ld_u16(block + SCALES + 2 * j))
     steps = (word >> v.i32x4_load(v.table(FIELDS))) & 7
-    return v.to_f32((steps << 1) + 1) * (d_of(block) * v.float32(0.125))
+    return v.to_f32((steps << 1) + 1) * (load_d(block) * v.float32(0.125))
 
 
-register(weight("iq1_m", CHUNKS, 16, bytes_of, scales_of, offset=SHIFTED))
+register(weight("iq1_m", CHUNKS, 16, load_bytes, load_scales, offset=SHIFTED))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.codebook import SHIFTED, half_word, odd_scales, points_of, shifted
+from ggml_cpu.blocks.codebook import SHIFTED, build_load_bytes, half_word, odd_scales, shift_points
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
@@ -30,14 +30,14 @@ def number(block, j, i):
     return half_word(low | aligned >> 1 | (tops >> 4) & 0x0800, i)
 
 
-bytes_of = points_of(shifted(grid("iq1")), number)
+load_bytes = build_load_bytes(shift_points(grid("iq1")), number)
 
 
 @fn
-def scales_of(block, j):
+def load_scales(block, j):
     tops = block + TOPS + 4 * j
     d = v.ld_f16(block) * v.float32(0.125)
     return odd_scales(d, (v.ld_u16(tops) >> 12) & 7, (v.ld_u16(tops + 2) >> 12) & 7)
 
 
-register(weight("iq1_s", CHUNKS, 32, bytes_of, scales_of, offset=SHIFTED))
+register(weight("iq1_s", CHUNKS, 32, load_bytes, load_scales, offset=SHIFTED))

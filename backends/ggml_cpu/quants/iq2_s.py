@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.codebook import four_odd_scales, half_word, points_of, signs_at
+from ggml_cpu.blocks.codebook import build_load_bytes, build_load_signs, four_odd_scales, half_word
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
@@ -28,12 +28,12 @@ def number(block, j, i):
     return half_word(v.zext_i16(v.i8x8_load(block + 2 + 8 * j)) | aligned, i)
 
 
-bytes_of = points_of(grid("iq2_s"), number)
+load_bytes = build_load_bytes(grid("iq2_s"), number)
 
 
 @fn
-def scales_of(block, j):
+def load_scales(block, j):
     return four_odd_scales(v.ld_f16(block) * v.float32(0.125), v.ld_u16(block + SCALES + 2 * j))
 
 
-register(weight("iq2_s", CHUNKS, 16, bytes_of, scales_of, signs_at(SIGNS)))
+register(weight("iq2_s", CHUNKS, 16, load_bytes, load_scales, build_load_signs(SIGNS)))

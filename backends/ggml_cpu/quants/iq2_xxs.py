@@ -7,7 +7,7 @@ d f16 | for each 32 values: grid indices u8 [4], u32 with four 7-bit sign fields
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.codebook import odd_scales, points_of, signs_of_words
+from ggml_cpu.blocks.codebook import build_load_bytes, odd_scales, signs_of_words
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
@@ -21,19 +21,19 @@ def number(block, j, i):
 
 
 @fn
-def signs_of(block, j):
+def load_signs(block, j):
     q = block + 2 + 16 * j
     return signs_of_words(v.ld_u32(q + 4) | v.ld_u32(q + 12) << 32)
 
 
-bytes_of = points_of(grid("iq2_xxs"), number)
+load_bytes = build_load_bytes(grid("iq2_xxs"), number)
 
 
 @fn
-def scales_of(block, j):
+def load_scales(block, j):
     words = block + 6 + 16 * j
     d = v.ld_f16(block) * v.float32(0.125)
     return odd_scales(d, v.ld_u32(words) >> 28, v.ld_u32(words + 8) >> 28)
 
 
-register(weight("iq2_xxs", CHUNKS, 32, bytes_of, scales_of, signs_of))
+register(weight("iq2_xxs", CHUNKS, 32, load_bytes, load_scales, load_signs))

@@ -8,7 +8,7 @@ with its sign.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.codebook import half_word, odd_scales, points_of, signs_at
+from ggml_cpu.blocks.codebook import build_load_bytes, build_load_signs, half_word, odd_scales
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
@@ -24,13 +24,13 @@ def number(block, j, i):
     return half_word(v.zext_i16(v.i8x16_load(block + 2 + 16 * j)) | ninth, i)
 
 
-bytes_of = points_of(grid("iq3_s"), number)
+load_bytes = build_load_bytes(grid("iq3_s"), number)
 
 
 @fn
-def scales_of(block, j):
+def load_scales(block, j):
     scales = v.ld_u8(block + SCALES + j)
     return odd_scales(v.ld_f16(block), scales & 15, scales >> 4)
 
 
-register(weight("iq3_s", CHUNKS, 32, bytes_of, scales_of, signs_at(SIGNS)))
+register(weight("iq3_s", CHUNKS, 32, load_bytes, load_scales, build_load_signs(SIGNS)))

@@ -8,7 +8,7 @@ grid value, with its sign.
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.codebook import odd_scales, points_of, signs_of_words
+from ggml_cpu.blocks.codebook import build_load_bytes, odd_scales, signs_of_words
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
@@ -24,18 +24,18 @@ def number(block, j, i):
 
 
 @fn
-def signs_of(block, j):
+def load_signs(block, j):
     return signs_of_words(v.ld_i64(block + SIGNS + 8 * j))
 
 
-bytes_of = points_of(grid("iq3_xxs"), number)
+load_bytes = build_load_bytes(grid("iq3_xxs"), number)
 
 
 @fn
-def scales_of(block, j):
+def load_scales(block, j):
     words = block + SIGNS + 8 * j
     d = v.ld_f16(block) * v.float32(0.25)
     return odd_scales(d, v.ld_u32(words) >> 28, v.ld_u32(words + 4) >> 28)
 
 
-register(weight("iq3_xxs", CHUNKS, 32, bytes_of, scales_of, signs_of))
+register(weight("iq3_xxs", CHUNKS, 32, load_bytes, load_scales, load_signs))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.block32 import first_f16, first_f16s
 from ggml_cpu.blocks.format import register
-from ggml_cpu.blocks.levels import UNEVEN, nearest_uneven, uneven_at
+from ggml_cpu.blocks.levels import UNEVEN, nearest_uneven, uneven_levels
 from ggml_cpu.blocks.nonlinear import weight
 from ggml_cpu.blocks.rounding import TINY, extreme, inverse, store_nibbles
 from ggml_cpu.kernel import fn
@@ -19,9 +19,9 @@ FIRST = float(UNEVEN[0])
 
 
 @fn
-def fitted(x, y, q, r):
+def fit_scale(x, y, q, r):
     """Return the least-squares scale of 32 values x, y with level indices q, r, weights x^2."""
-    a, b = uneven_at(q), uneven_at(r)
+    a, b = uneven_levels(q), uneven_levels(r)
     xq = v.vsum(x * x * a * x + y * y * b * y)
     qq = v.vsum(x * x * a * a + y * y * b * b)
     return v.float32(xq * inverse(qq))
@@ -37,7 +37,7 @@ def encode(src, block):
     else:
         factor = v.float32(1.0) / v.float32(top / v.float32(FIRST))
         q, r = nearest_uneven(x * factor), nearest_uneven(y * factor)
-        v.st_f16(block, fitted(x, y, q, r))
+        v.st_f16(block, fit_scale(x, y, q, r))
         store_nibbles(block + 2, q, r)
 
 

@@ -15,7 +15,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS32_256
 from ggml_cpu.blocks.ahead import fetcher, slow_fetcher
-from ggml_cpu.blocks.dots import ANY, biased_dot, dots_of
+from ggml_cpu.blocks.dots import ANY, biased_dot, choose_dots
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import word_by_word
 from ggml_cpu.blocks.levels import UNEVEN_TABLE, both_levels, nearest_uneven, store_levels
@@ -44,7 +44,7 @@ IQ4_XS = BY_NAME["iq4_xs"]
 
 
 def add_block(width: int) -> Function:
-    size, _, _, _, two, _, scaled, _ = dots_of(width, 8, ANY, biased_dot)
+    size, _, _, _, two, _, add_dots, _ = choose_dots(width, 8, ANY, biased_dot)
     fetch = fetcher(width, IQ4_XS.type_size * LANES, 2)
     slowly = slow_fetcher(IQ4_XS.type_size * LANES, 8)
     alone = width == 1
@@ -61,7 +61,7 @@ def add_block(width: int) -> Function:
         for i in range(4):
             low, high = both_levels(levels, v.i8_load(w + WORD * i))
             two(dots, i, low, high, a, n + i)
-        scaled(sums, dots, scale)
+        add_dots(sums, dots, scale)
 
     @fn
     def add_128(levels, block, part, w, a, n, totals, pairs, others, sums):
@@ -101,7 +101,7 @@ def add_block(width: int) -> Function:
     return add
 
 
-def words_of(put: Function, size: int) -> Function:
+def build_put_block(put: Function, size: int) -> Function:
     @fn
     def put_32(levels, w, scale, to):
         """Call `put` for the words of a group."""
@@ -125,7 +125,7 @@ def words_of(put: Function, size: int) -> Function:
 
 
 @fn
-def scales_of(block):
+def load_scales(block):
     """Return the eight scales of a block in place, minus 32, as i32x8."""
     twice = v.i32x8_load(v.table(TWICE))
     low = (v.i32x8(v.ld_i32(block + 4)) >> (twice << 1)) & 15
@@ -146,7 +146,7 @@ def add_half(levels, block, a, scales, sums):
 @fn
 def add_in_place(block, a, total, less):
     levels = v.i8x16_load(v.table(UNEVEN_TABLE)) ^ I8_BIAS
-    scales = scales_of(block)
+    scales = load_scales(block)
     ordered = v.shuffle(v.to_i16(scales), 0, 2, 1, 3, 4, 6, 5, 7)
     bias = v.dot2(v.i32x4(0), ordered, v.i16x8_load(a + SUMS32_256)) * I8_BIAS
     sums = v.concat(v.concat(v.i32x4(0) - bias, v.i32x4(0)), v.i32x8(0))
@@ -158,28 +158,28 @@ def add_in_place(block, a, total, less):
 
 @fn
 def decode(block, x):
-    scales = v.to_f32(scales_of(block)) * v.ld_f16(block)
+    scales = v.to_f32(load_scales(block)) * v.ld_f16(block)
     for g in range(8):
         values = block + VALUES + 16 * g
         store_levels(values, v.table(UNEVEN_TABLE), v.lane(scales, g), x + 128 * g)
 
 
 @fn
-def searched(x, spare):
+def find_scale(x, spare):
     return uneven(x, 7)
 
 
-largest = largest_scale(searched, 8)
+find_largest = largest_scale(find_scale, 8)
 
 
 @fn
 def encode(x, block):
-    d = -largest(x, block) / v.float32(32.0)
+    d = -find_largest(x, block) / v.float32(32.0)
     v.st_f16(block, d)
     upper, lower = 0, 0
     for g in range(8):
         at = x + 128 * g
-        step = max(-32, min(31, int(v.rintf(inverse(d) * searched(at, block)))))
+        step = max(-32, min(31, int(v.rintf(inverse(d) * find_scale(at, block)))))
         upper, lower = upper | (step + 32 >> 4) << (2 * g), lower | (step + 32 & 15) << (4 * g)
         factor = inverse(d * v.float32(step))
         q, r = v.f32x16_load(at) * factor, v.f32x16_load(at + 64) * factor
@@ -191,4 +191,4 @@ def encode(x, block):
 tile = walk.tile(IQ4_XS, ACTIVATIONS, add_block)
 dot = walk.dot(IQ4_XS, ACTIVATIONS, add_in_place, 2, 0.0)
 panel = word_by_word(136)
-register(walk.weight(IQ4_XS, ACTIVATIONS, panel, tile, dot, decode, encode, words_of))
+register(walk.weight(IQ4_XS, ACTIVATIONS, panel, tile, dot, decode, encode, build_put_block))

@@ -10,7 +10,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.levels import DOUBLED_FP4, nearest_fp4
 from ggml_cpu.blocks.nonlinear import weight
-from ggml_cpu.blocks.rounding import largest_of, store_nibbles
+from ggml_cpu.blocks.rounding import max_value, store_nibbles
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
 
@@ -27,19 +27,19 @@ def half_power(e):
 
 
 @fn
-def scale_of(block):
+def load_scale(block):
     return v.lane(half_power(v.i32x4(v.ld_u8(block))), 0)
 
 
 @fn
-def scales_of(scales):
+def load_scales(scales):
     return half_power(v.zext_i32(v.quarter(v.i8_load(scales), 0)))
 
 
 @fn
 def encode(src, block):
     x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
-    top = largest_of(v.vabs(x), v.vabs(y))
+    top = max_value(v.vabs(x), v.vabs(y))
     v.st_f32(block + 1, top)
     exponent = max(1, (v.ld_i32(block + 1) >> 23) - 2) if top > 0.0 else 0
     v.st_i32(block + 1, max(0, exponent - 1) << 23)  # 2^(exponent - 128)
@@ -48,4 +48,4 @@ def encode(src, block):
     store_nibbles(block + 1, nearest_fp4(x, power), nearest_fp4(y, power))
 
 
-register(weight("mxfp4", DOUBLED_FP4, OFFSET, ACTIVATIONS, scale_of, scales_of, encode))
+register(weight("mxfp4", DOUBLED_FP4, OFFSET, ACTIVATIONS, load_scale, load_scales, encode))

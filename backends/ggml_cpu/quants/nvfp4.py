@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import register
-from ggml_cpu.blocks.levels import DOUBLED_FP4, both_levels, nearest_fp4, table_of
+from ggml_cpu.blocks.levels import DOUBLED_FP4, both_levels, nearest_fp4, pack_levels
 from ggml_cpu.blocks.unpacked import weight
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import CHUNKS
 
 OFFSET = 12
-LEVELS = table_of(tuple(level + OFFSET for level in DOUBLED_FP4))
+LEVELS = pack_levels(tuple(level + OFFSET for level in DOUBLED_FP4))
 NAN = 0x7F  # read as 0 (ggml-impl.h:ggml_ue4m3_to_fp32)
 LARGEST, SATURATED = 0x7E, 0x78  # codes from SATURATED on become LARGEST
 
 
 @fn
-def bytes_of(block, j):
+def load_bytes(block, j):
     low, high = both_levels(v.i8x16_load(v.table(LEVELS)), v.i8x32_load(block + 4))
     return v.as_i8(v.shuffle(v.as_i64(v.concat(low, high)), 0, 4, 1, 5, 2, 6, 3, 7))
 
 
 @fn
-def scales_of(block, j):
+def load_scales(block, j):
     e = v.zext_i32(v.low(v.as_i8(v.i32x2(v.ld_u32(block)))))
     exponent, mantissa = (e >> 3) & 15, v.to_f32(e & 7)
     power = v.as_f32((exponent + 119) << 23)
@@ -53,10 +53,10 @@ def encode(x, block):
     for g in range(4):
         top = v.vmaxval(v.vabs(v.f32x16_load(x + 64 * g)))
         v.st_u8(block + g, nearest_scale(v.float32(top / v.float32(6.0))))
-    scales = scales_of(block, 0)
+    scales = load_scales(block, 0)
     for g in range(4):
         q = nearest_fp4(v.f32x16_load(x + 64 * g), v.lane(scales, g))
         v.store(block + 4 + 8 * g, v.to_i8(v.low(q) | v.high(q) << 4))
 
 
-register(weight("nvfp4", CHUNKS, 16, bytes_of, scales_of, offset=OFFSET, encode=encode))
+register(weight("nvfp4", CHUNKS, 16, load_bytes, load_scales, offset=OFFSET, encode=encode))

@@ -14,12 +14,12 @@ from ggml_cpu.quants.q8_0 import CHUNKS
 
 
 @fn
-def bytes_of(block, j):
+def load_bytes(block, j):
     return v.i8x64(1)
 
 
 @fn
-def signs_of(block, j):
+def load_signs(block, j):
     return ~v.ld_i64(block + 2 + 8 * j)
 
 
@@ -35,4 +35,6 @@ def encode(x, block):
         v.st_u16(block + 2 + 2 * g, v.vsum(v.select(positive, bits, 0)))
 
 
-register(weight("q1_0", CHUNKS, 32, bytes_of, one_scale(0), signs_of, cheap=True, encode=encode))
+register(
+    weight("q1_0", CHUNKS, 32, load_bytes, one_scale(0), load_signs, cheap=True, encode=encode)
+)

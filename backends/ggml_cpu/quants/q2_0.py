@@ -14,7 +14,7 @@ from ggml_cpu.quants.q8_0 import CHUNKS
 
 
 @fn
-def bytes_of(block, j):
+def load_bytes(block, j):
     packed = v.zext_i32(v.i8x16_load(block + 2))
     apart = packed | packed << 6 | packed << 12 | packed << 18
     return v.as_i8(apart & 0x03030303)
@@ -30,4 +30,4 @@ def encode(x, block):
         v.store(block + 2 + 4 * i, v.to_i8(words | words >> 6 | words >> 12 | words >> 18))
 
 
-register(weight("q2_0", CHUNKS, 32, bytes_of, one_scale(0), offset=1, encode=encode))
+register(weight("q2_0", CHUNKS, 32, load_bytes, one_scale(0), offset=1, encode=encode))

@@ -20,7 +20,7 @@ FOUR_BITS, TWO_BITS = 0x0F0F0F0F, 0x03030303
 
 
 @fn
-def word_of(w, half, j, i):
+def load_word(w, half, j, i):
     return (v.i32_load(w + WORD * (4 + 8 * half + i)) >> (2 * j)) & TWO_BITS
 
 
@@ -37,23 +37,23 @@ def factors(d, w):
 
 
 @fn
-def values_of(block, j):
+def load_values(block, j):
     return (v.i8x64_load(block + VALUES) >> (2 * j)) & 3
 
 
 @fn
-def scales_of(block):
+def load_scales(block):
     both = v.i8x16_load(block)
     return both & 15, (both >> 4) & 15
 
 
 @fn
-def factors_of(block):
+def load_factors(block):
     return v.ld_f16(block + D), v.ld_f16(block + D + 2)
 
 
 @fn
-def searched(x):
+def find_scale_and_minimum(x):
     return with_minimum(x, 16, v.float32(0.0), 3.0, -0.5, 0.1, 15, True)
 
 
@@ -62,13 +62,13 @@ def store_group(block, g, scale, minimum):
     v.st_i8(block + g, scale | minimum << 4)
 
 
-store_scales = scales_and_minima(searched, 16, 15.0, D, store_group)
+store_scales = scales_and_minima(find_scale_and_minimum, 16, 15.0, D, store_group)
 
 
 @fn
 def encode(x, block):
     store_scales(x, block)
-    d, d_min = factors_of(block)
+    d, d_min = load_factors(block)
     for half in range(2):
         for part in range(2):
             packed = v.i32x16(0)
@@ -87,12 +87,12 @@ register(
         3,
         ACTIVATIONS,
         word_by_word(84),
-        word_of,
+        load_word,
         scale_words,
         factors,
-        values_of,
-        scales_of,
-        factors_of,
+        load_values,
+        load_scales,
+        load_factors,
         encode,
     )
 )

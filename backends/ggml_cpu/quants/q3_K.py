@@ -20,7 +20,7 @@ from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import interleave_halves, interleave_words
 from ggml_cpu.blocks.panels import WORD
 from ggml_cpu.blocks.rounding import inverse
-from ggml_cpu.blocks.search import largest_scale, levels_around, refined
+from ggml_cpu.blocks.search import largest_scale, levels_around, refine_scale
 from ggml_cpu.blocks.sub16 import weight
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_K import ACTIVATIONS
@@ -52,7 +52,7 @@ def gather(d, panel, r, dst):
 
 
 @fn
-def word_of(w, half, j, i):
+def load_word(w, half, j, i):
     first = w + FIRST + 2 * WORD * i
     low = v.i32_load(w + SECOND + WORD * i if half else first + WORD)
     third = (v.i32_load(first) >> (4 * half + j)) << 2
@@ -86,14 +86,14 @@ def factors(d, w):
 
 
 @fn
-def values_of(block, j):
+def load_values(block, j):
     bits = v.as_i16(v.i8x32_load(block))
     third = (v.as_i8(v.concat(bits, bits >> 4)) >> j) << 2
     return ((v.i8x64_load(block + LOW) >> (2 * j)) & 3) | (third & 4)
 
 
 @fn
-def scales_of(block):
+def load_scales(block):
     s0, s1, s2 = (v.ld_u32(block + SCALES), v.ld_u32(block + SCALES + 4),
                   v.ld_u32(block + SCALES + 8))  # fmt: skip
     first = six_bits(s0, s2, 0) | six_bits(s1, s2, 1) << 32
@@ -102,7 +102,7 @@ def scales_of(block):
 
 
 @fn
-def factors_of(block):
+def load_factors(block):
     d = v.ld_f16(block + D)
     return d, d
 
@@ -115,36 +115,36 @@ def store_scale(scales, g, six):
 
 
 @fn
-def scale_at(scales, g):
+def load_scale(scales, g):
     low = v.ld_u8(scales + g % 8) >> (4 * (g // 8)) & 15
     return (low | (v.ld_u8(scales + 8 + g % 4) >> (2 * (g // 4)) & 3) << 4) - 32
 
 
 @fn
-def searched(x, spare):
-    return refined(x, 4, spare)
+def find_scale(x, spare):
+    return refine_scale(x, 4, spare)
 
 
-largest = largest_scale(searched, 16)
+find_largest = largest_scale(find_scale, 16)
 
 
 @fn
 def store_scales(x, block):
     """Store d and the scales of a block; the search uses the block's first bytes as scratch."""
-    top = largest(x, block)
+    top = find_largest(x, block)
     factor = v.float32(-32.0) / top if top != 0.0 else v.float32(0.0)
     v.st_f16(block + D, inverse(factor))
     for i in range(12):
         v.st_i8(block + SCALES + i, 0)
     if top != 0.0:
         for g in range(16):
-            scale = int(v.rintf(factor * searched(x + 64 * g, block)))
+            scale = int(v.rintf(factor * find_scale(x + 64 * g, block)))
             store_scale(block + SCALES, g, max(-32, min(31, scale)) + 32)
 
 
 @fn
 def levels(x, block, g):
-    scale = v.ld_f16(block + D) * v.float32(scale_at(block + SCALES, g))
+    scale = v.ld_f16(block + D) * v.float32(load_scale(block + SCALES, g))
     return levels_around(v.f32x16_load(x + 64 * g), scale, 4.0)
 
 
@@ -169,12 +169,12 @@ register(
         7,
         ACTIVATIONS,
         (pack, gather),
-        word_of,
+        load_word,
         scale_words,
         factors,
-        values_of,
-        scales_of,
-        factors_of,
+        load_values,
+        load_scales,
+        load_factors,
         encode,
         offset=4,
     )

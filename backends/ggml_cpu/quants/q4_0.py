@@ -17,7 +17,7 @@ from ggml_cpu.blocks.walk import load_bytes
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
 
-pairs_of, values_of = four_bits(0, 2)
+load_pairs, load_values = four_bits(0, 2)
 
 
 @fn
@@ -41,5 +41,5 @@ def vector(block, i):
 
 
 panel = scale_first(18, 2)
-weight = with_offset("q4_0", 8, ACTIVATIONS, panel, pairs_of, values_of, decode, encode)
+weight = with_offset("q4_0", 8, ACTIVATIONS, panel, load_pairs, load_values, decode, encode)
 register(replace(weight, vector=vector))

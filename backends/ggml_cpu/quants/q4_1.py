@@ -15,7 +15,7 @@ from ggml_cpu.blocks.rounding import levels_from_lowest, store_nibbles
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
 
-pairs_of, values_of = four_bits(WORD, 4)
+load_pairs, load_values = four_bits(WORD, 4)
 
 
 @fn
@@ -24,4 +24,4 @@ def encode(x, block):
     store_nibbles(block + 4, v.vmin(q, v.i32x16(15)), v.vmin(r, v.i32x16(15)))
 
 
-register(with_minimum("q4_1", 15, ACTIVATIONS, word_by_word(20), pairs_of, values_of, encode))
+register(with_minimum("q4_1", 15, ACTIVATIONS, word_by_word(20), load_pairs, load_values, encode))

@@ -17,13 +17,13 @@ VALUES = 4 * WORD
 
 
 @fn
-def value_of(w, j, high, i):
+def load_value(w, j, high, i):
     packed = v.i32_load(w + VALUES + WORD * (8 * j + i))
     return v.as_i8(packed >> (4 * high)) & 15
 
 
 @fn
-def quads_of(block, half):
+def load_quads(block, half):
     packed = v.i8x64_load(block + 16 + 64 * half)
     return packed & 15, (packed >> 4) & 15
 
@@ -40,4 +40,4 @@ def encode(x, block):
             v.store(block + 16 + 32 * chunk + 16 * part, v.to_i8(low | (high << 4)))
 
 
-register(weight("q4_K", 15, ACTIVATIONS, value_of, quads_of, encode))
+register(weight("q4_K", 15, ACTIVATIONS, load_value, load_quads, encode))

@@ -16,12 +16,12 @@ from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
 
 FIFTH = 0, 2  # offsets in a panel block and in a block
-pairs_of, values_of = five_bits(*FIFTH)
+load_pairs, load_values = five_bits(*FIFTH)
 
 
 @fn
 def decode(block, x):
-    values = v.to_i32(values_of(block) - 16)
+    values = v.to_i32(load_values(block) - 16)
     v.store(x, v.to_f32(values) * v.ld_f16(block))
 
 
@@ -32,4 +32,4 @@ def encode(x, block):
 
 
 panel = in_panels(scale_first(22, 2), *FIFTH)
-register(with_offset("q5_0", 16, ACTIVATIONS, panel, pairs_of, values_of, decode, encode))
+register(with_offset("q5_0", 16, ACTIVATIONS, panel, load_pairs, load_values, decode, encode))

@@ -17,7 +17,7 @@ from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_0 import ACTIVATIONS
 
 FIFTH = WORD, 4  # offsets in a panel block and in a block
-pairs_of, values_of = five_bits(*FIFTH)
+load_pairs, load_values = five_bits(*FIFTH)
 
 
 @fn
@@ -27,4 +27,4 @@ def encode(x, block):
 
 
 panel = in_panels(word_by_word(24), *FIFTH)
-register(with_minimum("q5_1", 31, ACTIVATIONS, panel, pairs_of, values_of, encode))
+register(with_minimum("q5_1", 31, ACTIVATIONS, panel, load_pairs, load_values, encode))

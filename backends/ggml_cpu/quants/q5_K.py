@@ -19,14 +19,14 @@ VALUES = 12 * WORD
 
 
 @fn
-def value_of(w, j, high, i):
+def load_value(w, j, high, i):
     packed = v.i32_load(w + VALUES + WORD * (8 * j + i))
     fifth = (v.i32_load(w + FIFTH + WORD * i) >> (2 * j)) << (4 - high)
     return (v.as_i8(packed >> (4 * high)) & 15) | (v.as_i8(fifth) & 16)
 
 
 @fn
-def quads_of(block, half):
+def load_quads(block, half):
     packed = v.i8x64_load(block + 48 + 64 * half)
     bits = v.as_i16(v.i8x32_load(block + 16)) >> (4 * half)
     fifth = v.concat(bits, bits >> 2)
@@ -50,4 +50,4 @@ def encode(x, block):
         v.store(block + 16 + 16 * part, v.to_i8(fifth))
 
 
-register(weight("q5_K", 31, ACTIVATIONS, value_of, quads_of, encode))
+register(weight("q5_K", 31, ACTIVATIONS, load_value, load_quads, encode))

@@ -14,7 +14,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks import walk
 from ggml_cpu.blocks.activations import SCALE_256, SUMS16_256
 from ggml_cpu.blocks.ahead import fetcher
-from ggml_cpu.blocks.dots import both_fit, dots_of
+from ggml_cpu.blocks.dots import both_fit, choose_dots
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import interleave_halves, interleave_words
 from ggml_cpu.blocks.panels import WORD
@@ -61,7 +61,7 @@ Q6_K = BY_NAME["q6_K"]
 
 
 @fn
-def word_of(w, which, i):
+def load_word(w, which, i):
     """Return word i of 16 values of a part, low and top bits combined.
 
     which: low nibbles of A, low nibbles of B, high nibbles of A, high nibbles of B.
@@ -76,7 +76,7 @@ def word_of(w, which, i):
 
 def add_block(width: int) -> Function:
     subtract, add_scaled = group_sums(width), adder(width)
-    size, run, _, one, _, _, scaled, words = dots_of(width, 4, 63)
+    size, run, _, one, _, _, add_dots, words = choose_dots(width, 4, 63)
     at_once, begin = both_fit(width), from_offset(width, 32 if words else 0)
     parts = 1 if width == TILE else 4  # prefetches per quarter; full tiles are compute-bound
     fetch = fetcher(width, Q6_K.type_size * LANES, 4 * parts)
@@ -92,12 +92,12 @@ def add_block(width: int) -> Function:
         dots = v.i32_regs(size)
         begin(dots, a, n)
         for i in range(first, first + run):
-            one(dots, i, word_of(w, which, i), a, n + i)
-        scaled(sums, dots, scale)
+            one(dots, i, load_word(w, which, i), a, n + i)
+        add_dots(sums, dots, scale)
 
     @fn
     def add_16(w, a, n, which, scale, sums):
-        """Add scale * dot over 16 values (see word_of) to sums[t]; n: their first column word."""
+        """Add scale * dot over 16 values (see load_word) to sums[t]; n: their first column word."""
         add_run(w, a, n, which, 0, scale, sums)
         if run < 4:
             add_run(w, a, n, which, run, scale, sums)
@@ -109,10 +109,10 @@ def add_block(width: int) -> Function:
         begin(low, a, n)
         begin(high, a, n + 16)
         for i in range(4):
-            one(low, i, word_of(w, which, i), a, n + i)
-            one(high, i, word_of(w, which + 2, i), a, n + 16 + i)
-        scaled(sums, low, low_scale)
-        scaled(sums, high, high_scale)
+            one(low, i, load_word(w, which, i), a, n + i)
+            one(high, i, load_word(w, which + 2, i), a, n + 16 + i)
+        add_dots(sums, low, low_scale)
+        add_dots(sums, high, high_scale)
 
     @fn
     def offsets(w, a, sums):
@@ -155,12 +155,12 @@ def add_block(width: int) -> Function:
     return add
 
 
-def words_of(put: Function, size: int) -> Function:
+def build_put_block(put: Function, size: int) -> Function:
     @fn
     def put_16(w, which, scale, to):
         offset = scale * -32.0
         for i in range(4):
-            put(word_of(w, which, i), scale, offset, to + size * i)
+            put(load_word(w, which, i), scale, offset, to + size * i)
 
     @fn
     def put_block(d, w, to):
@@ -178,7 +178,7 @@ def words_of(put: Function, size: int) -> Function:
 
 
 @fn
-def values_of(block, half):
+def load_values(block, half):
     """Return the first and the last 64 values of a half in place, as levels 0..63."""
     packed = v.i8x64_load(block + 64 * half)
     top = v.as_i16(v.i8x32_load(block + TOP + 32 * half))
@@ -189,7 +189,7 @@ def values_of(block, half):
 @fn
 def add_half(block, a, half, first_scales, last_scales, sums):
     """Return sums + scale * dot over 128 values in place."""
-    first, last = values_of(block, half)
+    first, last = load_values(block, half)
     zero = v.i32x16(0)
     sums = sums + v.dot4(zero, first, v.i8x64_load(a)) * v.repeat_each(first_scales, 4)
     return sums + v.dot4(zero, last, v.i8x64_load(a + 64)) * v.repeat_each(last_scales, 4)
@@ -210,7 +210,7 @@ def add_in_place(block, a, total, less):
 def decode(block, x):
     scales = v.to_f32(v.to_i32(v.i8x16_load(block + SCALES))) * v.ld_f16(block + D)
     for half in range(2):
-        first, last = values_of(block, half)
+        first, last = load_values(block, half)
         eight = v.high(scales) if half else v.low(scales)
         to = x + 512 * half
         v.store(to, v.to_f32(v.to_i32(first - 32)) * v.repeat_each(v.low(eight), 16))
@@ -218,20 +218,20 @@ def decode(block, x):
 
 
 @fn
-def searched(x, spare):
+def find_scale(x, spare):
     return symmetric(x, 32.0)
 
 
-largest = largest_scale(searched, 16)
+find_largest = largest_scale(find_scale, 16)
 
 
 @fn
 def store_scales(x, block):
-    top = largest(x, block)
+    top = find_largest(x, block)
     factor = v.float32(-128.0) / top if abs(top) >= TINY else v.float32(0.0)
     v.st_f16(block + D, v.float32(1.0) / factor if abs(top) >= TINY else v.float32(0.0))
     for g in range(16):
-        scale = int(v.rintf(factor * searched(x + 64 * g, block)))
+        scale = int(v.rintf(factor * find_scale(x + 64 * g, block)))
         v.st_i8(block + SCALES + g, min(127, scale))
 
 
@@ -259,4 +259,4 @@ def encode(x, block):
 tile = walk.tile(Q6_K, ACTIVATIONS, add_block)
 dot = walk.dot(Q6_K, ACTIVATIONS, add_in_place, 8, -32.0)
 panel = pack, gather
-register(walk.weight(Q6_K, ACTIVATIONS, panel, tile, dot, decode, encode, words_of))
+register(walk.weight(Q6_K, ACTIVATIONS, panel, tile, dot, decode, encode, build_put_block))

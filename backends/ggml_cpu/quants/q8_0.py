@@ -20,16 +20,16 @@ from ggml_cpu.blocks.activations import (
     Activations,
     as_f16,
     half_chunk,
-    largest,
+    max_magnitude,
     over_127,
     quantize_16,
 )
 from ggml_cpu.blocks.block32 import Products, first_f16, first_f16s, weight
-from ggml_cpu.blocks.dots import ANY, biased_dot, dots_of
+from ggml_cpu.blocks.dots import ANY, biased_dot, choose_dots
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.interleave import scale_first
 from ggml_cpu.blocks.panels import WORD
-from ggml_cpu.blocks.rounding import away, inverse, largest_of, store_scaled
+from ggml_cpu.blocks.rounding import inverse, max_value, round_away, store_scaled
 from ggml_cpu.blocks.walk import load_bytes
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.target import I8_BIAS
@@ -42,7 +42,7 @@ def pack(x, n, to):
     See arch/x86/quants.c:quantize_row_q8_0, quantize_row_q8_1.
     """
     for _ in range(n // 32):
-        amax = largest(x, 32)
+        amax = max_magnitude(x, 32)
         scale = over_127(amax)
         total = quantize_16(x, scale, to) + quantize_16(x + 64, scale, to + 16)
         d = amax / v.float32(127)
@@ -58,7 +58,7 @@ def pack(x, n, to):
 @fn
 def pack_chunks(x, n, to):
     for i in range(n // 32):
-        amax = largest(x + 128 * i, 32)
+        amax = max_magnitude(x + 128 * i, 32)
         step = v.lane(as_f16(v.f32x4(amax / v.float32(127))), 0)
         half_chunk(x + 128 * i, over_127(amax), step, to + i // 2 * CHUNK_BYTES, i % 2)
 
@@ -68,7 +68,7 @@ CHUNKS = Activations("q8_0_chunks", CHUNK, CHUNK_BYTES, pack_chunks)
 
 
 def add_words(width: int) -> Function:
-    size, _, begin, one, _, into, *_ = dots_of(width, 8, ANY, biased_dot)
+    size, _, begin, one, _, put_dots, *_ = choose_dots(width, 8, ANY, biased_dot)
 
     @fn
     def add(w, a, sums):
@@ -77,13 +77,13 @@ def add_words(width: int) -> Function:
         for i in range(8):
             values = v.i8_load(w + i * WORD)
             one(dots, i, values, a, i)
-        into(sums, dots)
+        put_dots(sums, dots)
 
     return add
 
 
 @fn
-def pairs_of(w, i):
+def load_pairs(w, i):
     return v.i8_load(w + i * WORD), v.i8_load(w + (i + 4) * WORD)
 
 
@@ -101,11 +101,11 @@ def decode(block, x):
 @fn
 def encode(src, block):
     x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
-    scale = v.float32(largest_of(v.vabs(x), v.vabs(y)) / v.float32(127.0))
+    scale = v.float32(max_value(v.vabs(x), v.vabs(y)) / v.float32(127.0))
     factor = inverse(scale)
     v.st_f16(block, scale)
-    v.store(block + 2, away(x * factor))
-    v.store(block + 18, away(y * factor))
+    v.store(block + 2, round_away(x * factor))
+    v.store(block + 18, round_away(y * factor))
 
 
 @fn
@@ -115,5 +115,5 @@ def vector(block, i):
 
 panel = scale_first(34, 2, flip=I8_BIAS * 0x01010101)
 start = BIAS_32, 1
-products = Products(add_words, pairs_of, I8_BIAS, start, first_f16s, in_place, first_f16)
+products = Products(add_words, load_pairs, I8_BIAS, start, first_f16s, in_place, first_f16)
 register(replace(weight("q8_0", ACTIVATIONS, panel, products, decode, encode), vector=vector))

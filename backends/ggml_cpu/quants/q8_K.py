@@ -16,7 +16,7 @@ from ggml_cpu.blocks.activations import (
     SUMS32_256,
     Activations,
     half_chunk,
-    largest,
+    max_magnitude,
     over_127,
     quantize_16,
 )
@@ -36,7 +36,7 @@ def put_sum(to, i, total):
 @fn
 def pack(x, n, to):
     """Quantize one block of 256 values like ggml-quants.c:quantize_row_q8_K_ref."""
-    scale = over_127(largest(x, 256))
+    scale = over_127(max_magnitude(x, 256))
     for i in range(8):
         first = quantize_16(x + 128 * i, scale, to + 32 * i)
         second = quantize_16(x + 128 * i + 64, scale, to + 32 * i + 16)
@@ -51,7 +51,7 @@ def pack(x, n, to):
 @fn
 def pack_chunks(x, n, to):
     """Quantize one block of 256 values to four chunks with the same scale."""
-    scale = over_127(largest(x, 256))
+    scale = over_127(max_magnitude(x, 256))
     step = inverse(scale)
     for i in range(8):
         half_chunk(x + 128 * i, scale, step, to + i // 2 * CHUNK_BYTES, i % 2)

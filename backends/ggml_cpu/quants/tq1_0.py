@@ -35,7 +35,7 @@ def digits(packed):
 
 
 @fn
-def bytes_of(block, j):
+def load_bytes(block, j):
     x = v.i8x32_load(block)
     if j == 0:
         return digits(v.concat(x, thrice(x)))
@@ -79,4 +79,4 @@ def encode(x, block):
     v.store(block + THIRD, fraction(v.low(pairs) + v.high(pairs)))
 
 
-register(weight("tq1_0", CHUNKS, 32, bytes_of, one_scale(D), offset=1, whole=True, encode=encode))
+register(weight("tq1_0", CHUNKS, 32, load_bytes, one_scale(D), offset=1, whole=True, encode=encode))

@@ -16,7 +16,7 @@ D = 64
 
 
 @fn
-def bytes_of(block, j):
+def load_bytes(block, j):
     packed = v.i8x32_load(block + j // 2 * 32) >> (j % 2 * 4)
     return v.concat(packed, packed >> 2) & 3
 
@@ -32,4 +32,4 @@ def encode(x, block):
         v.store(block + 16 * u, v.to_i8(packed))
 
 
-register(weight("tq2_0", CHUNKS, 32, bytes_of, one_scale(D), offset=1, whole=True, encode=encode))
+register(weight("tq2_0", CHUNKS, 32, load_bytes, one_scale(D), offset=1, whole=True, encode=encode))

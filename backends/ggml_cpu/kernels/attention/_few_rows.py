@@ -17,7 +17,7 @@ from ggml_cpu.target import LANES
 
 def _dots(source: Rows, rows: int) -> Function:
     """Return dots(...), which multiplies `rows` queries by LANES // rows keys at a time."""
-    block, bytes_of, load, load_n = source
+    block, element_bytes, load, load_n = source
     at_once = LANES // rows
 
     @fn
@@ -38,7 +38,7 @@ def _dots(source: Rows, rows: int) -> Function:
         sums = v.f32_regs(LANES)
         for i in range(0, whole, block):
             for j in range(at_once):
-                at = j * stride + bytes_of(i)
+                at = j * stride + element_bytes(i)
                 v.prefetch(ahead + at)
                 for h in range(0, block, LANES):
                     x = load(src + at, h)
@@ -47,7 +47,7 @@ def _dots(source: Rows, rows: int) -> Function:
                         sums[t] = v.fma(x, v.f32_load(q + r * step + 4 * (i + h)), sums[t])
         for i in range(whole, d, LANES):
             for j in range(at_once):
-                x = load_n(src + j * stride + bytes_of(i), 0, d - i)
+                x = load_n(src + j * stride + element_bytes(i), 0, d - i)
                 for r in range(rows):
                     t = r * at_once + j
                     sums[t] = v.fma(x, v.f32_load(q + r * step + 4 * i), sums[t])
@@ -71,7 +71,7 @@ def _dots(source: Rows, rows: int) -> Function:
 
 def _values(source: Rows, rows: int) -> Function:
     """Return add_values(...): weighted sums of values for `rows` rows, a few vectors at a time."""
-    block, bytes_of, load, load_n = source
+    block, element_bytes, load, load_n = source
     columns = min(4, LANES // rows)
     span, count = columns * LANES, rows * columns
 
@@ -88,7 +88,7 @@ def _values(source: Rows, rows: int) -> Function:
                 sums[r * columns + j] = v.f32_load(out + r * step + j * WORD) * factor
         for key in range(n):
             at = src + key * stride
-            for j in range(0, bytes_of(max(span, block)), 64):
+            for j in range(0, element_bytes(max(span, block)), 64):
                 v.prefetch(ahead + key * stride + j)
             for j in range(columns):
                 x = load(at, i + j * LANES)
@@ -113,20 +113,20 @@ def _values(source: Rows, rows: int) -> Function:
         step, i = 4 * padded(dv), 0
         while i + span <= dv:
             to, h = out + 4 * i, 0 if span % block == 0 else i % block
-            shift = bytes_of(i - h)
+            shift = element_bytes(i - h)
             add_columns(weights, state, src + shift, h, ahead + shift, stride, n, to, step)
             i += span
         while i < dv:
             for r in range(rows):
                 w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * step + 4 * i
-                add_rest(w, s, src + bytes_of(i - i % block), i % block, stride, n, o, dv - i)
+                add_rest(w, s, src + element_bytes(i - i % block), i % block, stride, n, o, dv - i)
             i += LANES
 
     return add_values
 
 
 def seen_values_of(source: Rows) -> Function:
-    block, bytes_of, _, load_n = source
+    block, element_bytes, _, load_n = source
 
     @routine
     def seen_values(rows, weights, state, src, stride, n, dv, out):
@@ -138,7 +138,7 @@ def seen_values_of(source: Rows) -> Function:
                 for key in range(n):
                     weight = v.ld_f32(weights + 4 * (r * KEYS + key))
                     if weight != 0.0:
-                        at = src + key * stride + bytes_of(i - i % block)
+                        at = src + key * stride + element_bytes(i - i % block)
                         s = v.fma(load_n(at, i % block, dv - i), weight, s)
                 v.store(to, s)
 

@@ -48,7 +48,7 @@ def rows_of(element: Element) -> Rows:
     ld, ld_n, size = element.load, element.load_n, element.size
 
     @fn
-    def bytes_of(n):
+    def element_bytes(n):
         return n * size
 
     @fn
@@ -59,14 +59,14 @@ def rows_of(element: Element) -> Rows:
     def load_n(at, i, n):
         return ld_n(at + size * i, n)
 
-    return Rows(max(LANES, 64 // size), bytes_of, load, load_n)
+    return Rows(max(LANES, 64 // size), element_bytes, load, load_n)
 
 
 def _blocks(format: Format) -> Rows:
     vector, size, elements = format.vector, format.type.type_size, format.type.block_size
 
     @fn
-    def bytes_of(n):
+    def element_bytes(n):
         return n // elements * size
 
     @fn
@@ -77,7 +77,7 @@ def _blocks(format: Format) -> Rows:
     def load_n(at, i, n):
         return load(at, i)
 
-    return Rows(elements, bytes_of, load, load_n)
+    return Rows(elements, element_bytes, load, load_n)
 
 
 # Types read in place: block formats, and f16, which may be paired with a block format.

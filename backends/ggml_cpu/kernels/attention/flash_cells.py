@@ -78,7 +78,7 @@ def fetch(at, later):
 
 
 def _dots(source: Rows) -> Function:
-    block, bytes_of, load, _ = source
+    block, element_bytes, load, _ = source
 
     @routine
     def dots(q, q_apart, src, stride, apart, heads, n, d, out):
@@ -92,9 +92,9 @@ def _dots(source: Rows) -> Function:
                 at, queries = src + cell * stride + head * apart, q + head * q_apart
                 sums = v.f32_regs(ROWS)
                 for i in range(0, d, block):
-                    fetch(at + bytes_of(i), later)
+                    fetch(at + element_bytes(i), later)
                     for h in range(0, block, LANES):
-                        x = load(at + bytes_of(i), h)
+                        x = load(at + element_bytes(i), h)
                         for r in range(ROWS):
                             y = v.f32_load(queries + r * step + 4 * (i + h))
                             sums[r] = v.fma(x, y, sums[r])
@@ -105,7 +105,7 @@ def _dots(source: Rows) -> Function:
 
 
 def _values(source: Rows) -> Function:
-    block, bytes_of, load, _ = source
+    block, element_bytes, load, _ = source
 
     @routine
     def add_values(weights, src, stride, apart, heads, n, dv, out, out_apart):
@@ -118,9 +118,9 @@ def _values(source: Rows) -> Function:
                 for r in range(ROWS):
                     factors[r] = v.f32_bcast(weights + 4 * ((head * ROWS + r) * KEYS + cell))
                 for i in range(0, dv, block):
-                    fetch(at + bytes_of(i), later)
+                    fetch(at + element_bytes(i), later)
                     for h in range(0, block, LANES):
-                        x = load(at + bytes_of(i), h)
+                        x = load(at + element_bytes(i), h)
                         for r in range(ROWS):
                             y = to + r * step + 4 * (i + h)
                             v.store(y, v.fma(x, factors[r], v.f32_load(y)))

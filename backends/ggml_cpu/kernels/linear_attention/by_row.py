@@ -85,7 +85,7 @@ find_removed_4, change_4 = _rows(4)
 
 
 @fn
-def sums_of(local):
+def sum_rows(local):
     """Return the horizontal sums of the LANES rows' partial sums."""
     tile = v.f32_regs(LANES)
     for r in range(LANES):
@@ -102,7 +102,7 @@ def run_token(p, at, row, rows, old, new, local):
         find_removed_4(a, old + 4 * r * n, n, sums + WORD * r)
     for r in range(four, rows):
         find_removed_1(a, old + 4 * r * n, n, sums + WORD * r)
-    v.store(local, sums_of(local))
+    v.store(local, sum_rows(local))
     v.store(local + VALUES, v.f32_load_n(v.data(p, V) + at + 4 * row, rows))
     for r in range(0, four, 4):
         shift = 4 * r * n
@@ -110,7 +110,7 @@ def run_token(p, at, row, rows, old, new, local):
     for r in range(four, rows):
         shift = 4 * r * n
         change_1(p, at, old + shift, new + shift, n, local + 4 * r, sums + WORD * r)
-    v.store_n(v.data(p, 0) + at + 4 * row, sums_of(local), rows)
+    v.store_n(v.data(p, 0) + at + 4 * row, sum_rows(local), rows)
 
 
 @kernel("RWKV_WKV7", scratch=scratch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import UNIT, UNIT_BYTES, Activations
-from ggml_cpu.blocks.tiles import columns_before
+from ggml_cpu.blocks.tiles import padded_columns
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.kernels._common import ld_float
 from ggml_cpu.kernels._units import PER_THREAD
@@ -122,7 +122,7 @@ def _tiles(activations: Activations) -> Kernel:
     """
     pack, put, column_bytes = activations.pack, putter(activations), activations.column_bytes
     unit_bytes, in_words = column_bytes(UNIT), activations.together == 1
-    tile_of = activations.tile_of
+    find_tile = activations.find_tile
 
     @fn
     def in_full_tiles(p, n, nth):
@@ -141,7 +141,7 @@ def _tiles(activations: Activations) -> Kernel:
             count, x = unit(p, product * n + first + t, i, buffer)
             pack(x, count, packed + UNIT_BYTES * t)
             size = column_bytes(count)
-        to = (columns_before(product, n) + first) * column_bytes(v.ne(p, 2, 0))
+        to = (padded_columns(product, n) + first) * column_bytes(v.ne(p, 2, 0))
         side_by_side(packed, size // 4, v.shared(p) + to + i * unit_bytes * TILE)
 
     @fn
@@ -150,8 +150,8 @@ def _tiles(activations: Activations) -> Kernel:
         n, packed = v.extra(p, COLUMNS), packed_at(buffer)
         count, x = unit(p, product * n + c, i, buffer)
         pack(x, count, packed)
-        first, width = tile_of(c, n)
-        to = (columns_before(product, n) + first) * column_bytes(v.ne(p, 2, 0))
+        first, width = find_tile(c, n)
+        to = (padded_columns(product, n) + first) * column_bytes(v.ne(p, 2, 0))
         to += i * unit_bytes * width
         put(packed, column_bytes(count), v.shared(p) + to, width, c - first, c == n - 1)
 

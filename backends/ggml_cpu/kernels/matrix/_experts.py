@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import UNIT, Activations
-from ggml_cpu.blocks.tiles import GRAIN, padded
+from ggml_cpu.blocks.tiles import GRAIN, pad_columns
 from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Kernel, fn, kernel
 from ggml_cpu.kernels.matrix._columns import LOCAL as UNIT_LOCAL
@@ -102,7 +102,7 @@ def make_groups(p, groups, group_of, entries):
             v.st_i32(group_of + 4 * e, (g - groups) // GROUP_BYTES)
             g += GROUP_BYTES
             place += count
-            column += padded(count)
+            column += pad_columns(count)
     v.store(g, v.set_lane(v.i32x4(0), 3, column))
 
 
@@ -127,7 +127,7 @@ def copy_words(src, dst, n):
 
 def _grouped(activations: Activations) -> Kernel:
     pack, put, column_bytes = activations.pack, putter(activations), activations.column_bytes
-    unit_bytes, tile_of = column_bytes(UNIT), activations.tile_of
+    unit_bytes, find_tile = column_bytes(UNIT), activations.find_tile
 
     @fn
     def send(p, groups, group_of, place_of, entry, columns, i, packed, size):
@@ -140,7 +140,7 @@ def _grouped(activations: Activations) -> Kernel:
             return
         g = groups + GROUP_BYTES * v.ld_i32(group_of + 4 * e)
         count, place = v.ld_i32(g + COUNT), v.ld_i32(place_of + 4 * entry)
-        first, width = tile_of(place, count)
+        first, width = find_tile(place, count)
         to = columns + (v.ld_i32(g + COLUMN) + first) * column_bytes(v.ne(p, 2, 0))
         to += i * unit_bytes * width
         put(packed, size, to, width, place - first, place == count - 1)

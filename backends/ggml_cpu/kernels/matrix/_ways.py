@@ -106,12 +106,12 @@ def ways(weight: Weight) -> Iterator[Way]:
 
     The panel variant for few columns is the first.
     """
-    if weight.repacked:  # panels need no unpacking, so k is not divided
+    if weight.is_repacked:  # panels need no unpacking, so k is not divided
         yield Way(replace(weight, k_block=BLOCKS), False, PANELS)
     yield Way(weight, True, "tiles")
     if AMX and weight.values is not None:
         yield Way(in_pairs(weight), True, "pairs", MANY)
-        if weight.repacked:
+        if weight.is_repacked:
             yield Way(in_pairs(weight, panels=True), False, "panel_pairs", MANY)
 
 

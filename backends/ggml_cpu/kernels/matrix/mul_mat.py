@@ -20,7 +20,7 @@ from collections.abc import Callable
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.activations import F32
 from ggml_cpu.blocks.format import LAYOUT, Weight
-from ggml_cpu.blocks.tiles import columns_before
+from ggml_cpu.blocks.tiles import padded_columns
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.kernels._common import FLOAT_NAMES, float_kind
 from ggml_cpu.kernels._products import SUM_BYTES, matrix_at, shape_of, store_rows
@@ -220,7 +220,7 @@ def _multiply_tiles(way: Way) -> Callable[..., None]:
             c, count = columns_of(i % parts, parts, n, tile)
             i //= parts
             w = matrix(p, i % b2 // repeat2, i // b2 // repeat3)
-            columns = v.shared(p) + (columns_before(i, n) + c) * column_bytes(k)
+            columns = v.shared(p) + (padded_columns(i, n) + c) * column_bytes(k)
             out = v.data(p, 0) + (i * n + c) * stride
             local = v.local(p, ith)
             product(
@@ -254,7 +254,7 @@ def _tiles(way: Way) -> Kernel:
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         b, n = node.source(1), columns_each(node)
         k = b.ne[0]
-        shared = columns_before(b.n_rows // max(1, n), n) * column_bytes(k)
+        shared = padded_columns(b.n_rows // max(1, n), n) * column_bytes(k)
         return shared + way.behind, max(LOCAL_OF_TILES, way.local_bytes(k))
 
     @kernel(
@@ -278,6 +278,6 @@ for _weight in weights().values():
     if _weight.dot_activations is F32:
         _rows(_weight, dense=True)
     _rows(_weight)
-    if _weight.repacked:
+    if _weight.is_repacked:
         _panel(_weight)
     declare("MUL_MAT", _weight, _tiles)

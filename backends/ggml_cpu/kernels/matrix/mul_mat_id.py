@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import FEW, LAYOUT, Weight
-from ggml_cpu.blocks.tiles import padded
+from ggml_cpu.blocks.tiles import pad_columns
 from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Kernel, fn, kernel
 from ggml_cpu.kernels._products import SUM_BYTES, matrix_at, shape_of, store_rows
@@ -141,8 +141,8 @@ def _multiply_groups(way: Way) -> Callable[..., None]:
         start, stop = v.split(total_columns(group) * panels, ith, nth)
         while v.ld_i32(group + COUNT) > 0:
             n, column = v.ld_i32(group + COUNT), v.ld_i32(group + COLUMN)
-            first = first_panel(start, column * panels, padded(n), panels)
-            end = first_panel(stop, column * panels, padded(n), panels)
+            first = first_panel(start, column * panels, pad_columns(n), panels)
+            end = first_panel(stop, column * panels, pad_columns(n), panels)
             w = matrix(p, index_or_0(p, v.ld_i32(group + EXPERT), v.ne(p, 1, 2)), 0)
             a, names = columns + column * column_bytes(k), order + 4 * v.ld_i32(group + PLACE)
             while first < end:
@@ -203,6 +203,6 @@ def _grouped(way: Way) -> Kernel:
 
 for _weight in weights().values():
     _few_tokens(_weight, in_place=True)
-    if _weight.repacked:
+    if _weight.is_repacked:
         _few_tokens(_weight, in_place=False)
     declare("MUL_MAT_ID", _weight, _grouped)

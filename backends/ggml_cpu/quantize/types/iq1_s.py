@@ -14,7 +14,7 @@ from ggml_cpu.quantize.lanes import (
     VECTOR,
     W,
     X,
-    at,
+    load_lanes,
     mul,
     put,
     put_byte,
@@ -24,7 +24,7 @@ from ggml_cpu.quantize.lanes import (
     sum_of_squares,
     weigh,
 )
-from ggml_cpu.quantize.points import codes_at, half_steps, index_of
+from ggml_cpu.quantize.points import grid_index, half_steps, load_codes
 from ggml_cpu.quantize.ternary import (
     DELTA,
     LEAST,
@@ -34,13 +34,13 @@ from ggml_cpu.quantize.ternary import (
     SUM_W,
     SUM_X,
     gains,
-    improved,
     magnitude,
     on_grid,
     put_point,
-    refitted,
+    refit_scale,
     sort,
     split_code,
+    update_best,
 )
 
 WORDS = STEPS + 8 * VECTOR  # upper index bits and sign of delta per group
@@ -51,9 +51,9 @@ def put_sums(m):
     put(m + SUM_X, 0, v.f32x16(0.0))
     put(m + SUM_W, 0, v.f32x16(0.0))
     for i in range(32):
-        x, w = at(m + SORTED_X, i), at(m + SORTED_W, i)
-        put(m + SUM_X, i + 1, at(m + SUM_X, i) + mul(w, x))
-        put(m + SUM_W, i + 1, at(m + SUM_W, i) + w)
+        x, w = load_lanes(m + SORTED_X, i), load_lanes(m + SORTED_W, i)
+        put(m + SUM_X, i + 1, load_lanes(m + SUM_X, i) + mul(w, x))
+        put(m + SUM_W, i + 1, load_lanes(m + SUM_W, i) + w)
 
 
 @fn
@@ -74,12 +74,17 @@ def best_split(m, top):
     low, high, shift = v.i32x16(0), v.i32x16(0), v.i32x16(0)
     for i in range(33):
         for j in range(i, 33):
-            x, w, xj, wj = at(m + SUM_X, i), at(m + SUM_W, i), at(m + SUM_X, j), at(m + SUM_W, j)
-            xs, ws = at(m + SUM_X, 32) - xj, at(m + SUM_W, 32) - wj
+            x, w, xj, wj = (
+                load_lanes(m + SUM_X, i),
+                load_lanes(m + SUM_W, i),
+                load_lanes(m + SUM_X, j),
+                load_lanes(m + SUM_W, j),
+            )
+            xs, ws = load_lanes(m + SUM_X, 32) - xj, load_lanes(m + SUM_W, 32) - wj
             for sign in range(1, -2, -2):
                 delta = v.float32(DELTA) * v.float32(sign)
                 qx, qq = three(x, xj - x, xs, delta), three_squares(w, wj - w, ws, delta)
-                better, scale, best = improved(qx, qq, scale, best)
+                better, scale, best = update_best(qx, qq, scale, best)
                 low, high = v.select(better, v.i32x16(i), low), v.select(better, v.i32x16(j), high)
                 shift = v.select(better, v.i32x16(sign), shift)
     return scale, low, high, shift
@@ -103,30 +108,30 @@ def group(m, g):
         any_off = any_off | off
         put_point(m, p, code, none)
         qx, qq = gains(x + here, w + here, code, delta, one, qx, qq)
-    scale = refitted(any_off, qx, qq, scale)
+    scale = refit_scale(any_off, qx, qq, scale)
     put(m + SCALES, g, v.select(none, v.f32x16(0.0), scale))
     word = v.select(none | (shift == 1), v.i32x16(0), v.i32x16(1 << 15))
     for p in range(4):
-        index = v.select(none, v.i32x16(0), index_of(m, codes_at(m + POINTS, p)))
+        index = v.select(none, v.i32x16(0), grid_index(m, load_codes(m + POINTS, p)))
         put_byte(m, 2 + 4 * g + p, index)
         word = word | ((index >> 8) << (3 * p))
     put(m + WORDS, g, word)
 
 
 @fn
-def weighted(m):
+def encode_weighted(m):
     weigh(m + X, m + W, 256, (sum_of_squares(m + X, 256) * 2.0) / 256.0)
     top = v.f32x16(0.0)
     for g in range(8):
         group(m, g)
-        top = v.vmax(at(m + SCALES, g), top)
+        top = v.vmax(load_lanes(m + SCALES, g), top)
     d = top / 15.0
     put_half(m, 0, mul(d, v.f32x16(1.125)))
     factor = ratio(v.f32x16(1.0), d)
     for g in range(8):
-        step = half_steps(at(m + SCALES, g), factor, 7.0)
-        word = codes_at(m + WORDS, g) | (step << 12)
+        step = half_steps(load_lanes(m + SCALES, g), factor, 7.0)
+        word = load_codes(m + WORDS, g) | (step << 12)
         put_bytes(m, 34 + 2 * g, 2, v.select(top > 0.0, word, word & 0xFFF))
 
 
-register("iq1_s", None, weighted, codebook=("iq1", 3))
+register("iq1_s", None, encode_weighted, codebook=("iq1", 3))

@@ -8,11 +8,18 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
-from ggml_cpu.quantize.gridded import SIGNS, groups_of, of_largest, point_index, put_scales, step_of
-from ggml_cpu.quantize.lanes import W, X, at, mul, put, put_byte, sum_of_squares, weigh
-from ggml_cpu.quantize.points import codes_at, fitter
+from ggml_cpu.quantize.gridded import (
+    SIGNS,
+    build_group,
+    of_largest,
+    point_index,
+    put_scales,
+    round_step,
+)
+from ggml_cpu.quantize.lanes import W, X, load_lanes, mul, put, put_byte, sum_of_squares, weigh
+from ggml_cpu.quantize.points import fitter, load_codes
 
-group = groups_of(16, 1e-8, False, of_largest(5.0), fitter(16, 8, 3, 9, 0.1, True, False))
+group = build_group(16, 1e-8, False, of_largest(5.0), fitter(16, 8, 3, 9, 0.1, True, False))
 
 
 @fn
@@ -25,31 +32,31 @@ def put_all(m):
             for p in range(2):
                 index = point_index(m, p, zero)
                 put_byte(m, 2 + 2 * g + p, index)
-                put_byte(m, 34 + 2 * g + p, codes_at(m + SIGNS, p))
+                put_byte(m, 34 + 2 * g + p, load_codes(m + SIGNS, p))
                 upper = upper | ((index >> 8) << (4 * half + 2 * p))
         put_byte(m, 66 + pair, upper)
     factor = put_scales(m, 0, 16, 0.9875)
     for g in range(8):
-        put_byte(m, 74 + g, step_of(m, 2 * g, factor) | (step_of(m, 2 * g + 1, factor) << 4))
+        put_byte(m, 74 + g, round_step(m, 2 * g, factor) | (round_step(m, 2 * g + 1, factor) << 4))
 
 
 @fn
-def sigma2_of(m):
+def compute_sigma2(m):
     return (sum_of_squares(m + X, 256) * 2.0) / 256.0
 
 
 @fn
-def plain(m):
-    base = sigma2_of(m) * 0.25
+def encode_plain(m):
+    base = compute_sigma2(m) * 0.25
     for i in range(256):
-        put(m + W, i, base + mul(at(m + X, i), at(m + X, i)))
+        put(m + W, i, base + mul(load_lanes(m + X, i), load_lanes(m + X, i)))
     put_all(m)
 
 
 @fn
-def weighted(m):
-    weigh(m + X, m + W, 256, sigma2_of(m))
+def encode_weighted(m):
+    weigh(m + X, m + W, 256, compute_sigma2(m))
     put_all(m)
 
 
-register("iq2_s", plain, weighted, codebook=("iq2_s", 1))
+register("iq2_s", encode_plain, encode_weighted, codebook=("iq2_s", 1))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
-from ggml_cpu.quantize.gridded import SIGNS, groups_of, point_index, put_scales, step_of
+from ggml_cpu.quantize.gridded import SIGNS, build_group, point_index, put_scales, round_step
 from ggml_cpu.quantize.lanes import (
     SPARE,
     STEPS,
@@ -21,7 +21,7 @@ from ggml_cpu.quantize.lanes import (
     sum_of_squares,
     weigh,
 )
-from ggml_cpu.quantize.points import codes_at, fitter
+from ggml_cpu.quantize.points import fitter, load_codes
 from ggml_cpu.quantize.symmetric import positive_scale
 
 TRIAL = SPARE + 80 * VECTOR
@@ -34,22 +34,22 @@ def start(m, x, w, top, zero):
     return zero | (top <= 0.0), top, scale
 
 
-group = groups_of(32, 1e-15, True, start, fitter(32, 8, 3, 6, 0.1, False, False, True))
+group = build_group(32, 1e-15, True, start, fitter(32, 8, 3, 6, 0.1, False, False, True))
 
 
 @fn
-def weighted(m):
+def encode_weighted(m):
     weigh(m + X, m + W, 256, sum_of_squares(m + X, 256) / 256.0)
     for g in range(8):
         zero, signs = group(m, g), v.i32x16(0)
         for p in range(4):
             put_byte(m, 2 + 8 * g + p, point_index(m, p, zero))
-            signs = signs | (codes_at(m + SIGNS, p) << (7 * p))
+            signs = signs | (load_codes(m + SIGNS, p) << (7 * p))
         put(m + STEPS, g, signs)
     factor = put_scales(m, 0, 8, 1.0)
     for g in range(8):
-        word = codes_at(m + STEPS, g) | (step_of(m, g, factor) << 28)
+        word = load_codes(m + STEPS, g) | (round_step(m, g, factor) << 28)
         put_bytes(m, 6 + 8 * g, 4, word)
 
 
-register("iq2_xxs", None, weighted, codebook=("iq2_xxs", 2))
+register("iq2_xxs", None, encode_weighted, codebook=("iq2_xxs", 2))

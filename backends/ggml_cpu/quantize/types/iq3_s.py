@@ -8,12 +8,19 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
-from ggml_cpu.quantize.gridded import SIGNS, groups_of, of_largest, point_index, put_scales, step_of
+from ggml_cpu.quantize.gridded import (
+    SIGNS,
+    build_group,
+    of_largest,
+    point_index,
+    put_scales,
+    round_step,
+)
 from ggml_cpu.quantize.lanes import put_byte
-from ggml_cpu.quantize.points import codes_at, fitter
+from ggml_cpu.quantize.points import fitter, load_codes
 from ggml_cpu.quantize.ways import by_squares
 
-group = groups_of(32, 0.0, False, of_largest(15.0), fitter(32, 4, 8, 9, 0.2, False, True))
+group = build_group(32, 0.0, False, of_largest(15.0), fitter(32, 4, 8, 9, 0.2, False, True))
 
 
 @fn
@@ -26,10 +33,10 @@ def put_all(m):
             upper = upper | ((index >> 8) << p)
         put_byte(m, 66 + g, upper)
         for p in range(4):
-            put_byte(m, 74 + 4 * g + p, codes_at(m + SIGNS, p))
+            put_byte(m, 74 + 4 * g + p, load_codes(m + SIGNS, p))
     factor = put_scales(m, 0, 8, 1.033)
     for g in range(4):
-        put_byte(m, 106 + g, step_of(m, 2 * g, factor) | (step_of(m, 2 * g + 1, factor) << 4))
+        put_byte(m, 106 + g, round_step(m, 2 * g, factor) | (round_step(m, 2 * g + 1, factor) << 4))
 
 
 register("iq3_s", *by_squares(256, 2.0, put_all), codebook=("iq3_s", 3))

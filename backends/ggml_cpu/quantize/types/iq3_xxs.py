@@ -8,12 +8,19 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
-from ggml_cpu.quantize.gridded import SIGNS, groups_of, of_largest, point_index, put_scales, step_of
+from ggml_cpu.quantize.gridded import (
+    SIGNS,
+    build_group,
+    of_largest,
+    point_index,
+    put_scales,
+    round_step,
+)
 from ggml_cpu.quantize.lanes import STEPS, put, put_byte, put_bytes
-from ggml_cpu.quantize.points import codes_at, fitter
+from ggml_cpu.quantize.points import fitter, load_codes
 from ggml_cpu.quantize.ways import by_squares
 
-group = groups_of(32, 1e-8, True, of_largest(15.0), fitter(32, 4, 8, 15, 0.2, True, False))
+group = build_group(32, 1e-8, True, of_largest(15.0), fitter(32, 4, 8, 15, 0.2, True, False))
 
 
 @fn
@@ -23,11 +30,11 @@ def put_all(m):
         for p in range(8):
             put_byte(m, 2 + 8 * g + p, point_index(m, p, zero))
         for p in range(4):
-            signs = signs | (codes_at(m + SIGNS, p) << (7 * p))
+            signs = signs | (load_codes(m + SIGNS, p) << (7 * p))
         put(m + STEPS, g, signs)
     factor = put_scales(m, 0, 8, 1.0125)
     for g in range(8):
-        put_bytes(m, 66 + 4 * g, 4, codes_at(m + STEPS, g) | (step_of(m, g, factor) << 28))
+        put_bytes(m, 66 + 4 * g, 4, load_codes(m + STEPS, g) | (round_step(m, g, factor) << 28))
 
 
 register("iq3_xxs", *by_squares(256, 2.0, put_all), codebook=("iq3_xxs", 2))

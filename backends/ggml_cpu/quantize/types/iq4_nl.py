@@ -6,13 +6,13 @@ from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.lanes import LEVELS, W, X, put_half
 from ggml_cpu.quantize.steps import put_nibbles
-from ggml_cpu.quantize.uneven import put_levels, searched
+from ggml_cpu.quantize.uneven import find_scale, put_levels
 from ggml_cpu.quantize.ways import by_squares
 
 
 @fn
 def put_all(m):
-    d = searched(m + X, m + W, 32)
+    d = find_scale(m + X, m + W, 32)
     put_half(m, 0, d)
     put_levels(m + X, m + LEVELS, 32, d)
     put_nibbles(m, 2, 16, m + LEVELS)

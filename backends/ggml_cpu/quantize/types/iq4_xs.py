@@ -15,19 +15,19 @@ from ggml_cpu.quantize.lanes import (
     VECTOR,
     W,
     X,
-    at,
-    clipped,
-    divided,
+    divide,
     extreme,
+    load_integers,
+    load_lanes,
     mul,
     put,
     put_byte,
     put_bytes,
     put_half,
-    whole,
+    round_and_clip,
 )
 from ggml_cpu.quantize.steps import put_nibbles
-from ggml_cpu.quantize.uneven import put_levels, searched
+from ggml_cpu.quantize.uneven import find_scale, put_levels
 from ggml_cpu.quantize.ways import by_squares
 
 
@@ -35,19 +35,22 @@ from ggml_cpu.quantize.ways import by_squares
 def put_all(m):
     for g in range(8):
         x = m + X + 32 * VECTOR * g
-        put(m + SCALES, g, searched(x, x + W, 32))
+        put(m + SCALES, g, find_scale(x, x + W, 32))
     d = -extreme(m + SCALES, 8) / 32.0
     put_half(m, 0, d)
-    factor, upper = divided(v.f32x16(1.0), d), v.i32x16(0)
+    factor, upper = divide(v.f32x16(1.0), d), v.i32x16(0)
     for g in range(8):
-        x, step = m + X + 32 * VECTOR * g, clipped(mul(factor, at(m + SCALES, g)), -32.0, 31.0)
+        x, step = (
+            m + X + 32 * VECTOR * g,
+            round_and_clip(mul(factor, load_lanes(m + SCALES, g)), -32.0, 31.0),
+        )
         put_levels(x, x + LEVELS, 32, mul(d, step))
         put(m + STEPS, g, step + 32.0)
-        upper = upper | ((whole(m + STEPS, g) >> 4) << (2 * g))
+        upper = upper | ((load_integers(m + STEPS, g) >> 4) << (2 * g))
         put_nibbles(m, 8 + 16 * g, 16, x + LEVELS)
     put_bytes(m, 2, 2, upper)
     for g in range(4):
-        low, high = whole(m + STEPS, 2 * g) & 15, whole(m + STEPS, 2 * g + 1) & 15
+        low, high = load_integers(m + STEPS, 2 * g) & 15, load_integers(m + STEPS, 2 * g + 1) & 15
         put_byte(m, 4 + g, low | (high << 4))
 
 

@@ -6,14 +6,14 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.levels import nearest_fp4
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
-from ggml_cpu.quantize.lanes import LEVELS, VECTOR, X, at, largest, put, put_byte
+from ggml_cpu.quantize.lanes import LEVELS, VECTOR, X, load_lanes, max_magnitude, put, put_byte
 from ggml_cpu.quantize.steps import put_nibbles
 
 LARGEST, SATURATED = 0x7E, 0x78  # codes from SATURATED on become LARGEST
 
 
 @fn
-def code_of(x):
+def to_e4m3(x):
     """Round x >= 0 to unsigned E4M3, halves up (ggml-impl.h:ggml_fp32_to_ue4m3)."""
     bits = v.as_i32(v.vmin(x, 448.0))
     exponent = (bits >> 23) - 120
@@ -24,7 +24,7 @@ def code_of(x):
 
 
 @fn
-def half_of(code):
+def half_value(code):
     """Return half the value of an E4M3 code, because the levels are doubled."""
     exponent, mantissa = code >> 3, v.to_f32(code & 7)
     normal = (mantissa * 0.125 + 1.0) * v.as_f32((exponent + 119) << 23)
@@ -32,15 +32,15 @@ def half_of(code):
 
 
 @fn
-def plain(m):
+def encode_plain(m):
     for g in range(4):
         x = m + X + 16 * VECTOR * g
-        code = code_of(largest(x, 16) / 6.0)
+        code = to_e4m3(max_magnitude(x, 16) / 6.0)
         put_byte(m, g, code)
-        scale = half_of(code)
+        scale = half_value(code)
         for i in range(16):
-            put(x + LEVELS, i, v.to_f32(nearest_fp4(at(x, i), scale)))
+            put(x + LEVELS, i, v.to_f32(nearest_fp4(load_lanes(x, i), scale)))
         put_nibbles(m, 4 + 8 * g, 8, x + LEVELS)
 
 
-register("nvfp4", plain)
+register("nvfp4", encode_plain)

@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
-from ggml_cpu.quantize.lanes import MINIMUM_STEPS, STEPS, put_byte, whole
+from ggml_cpu.quantize.lanes import MINIMUM_STEPS, STEPS, load_integers, put_byte
 from ggml_cpu.quantize.steps import by_magnitude, put_factors, put_quarters, with_scales_and_minima
 from ggml_cpu.quantize.ways import by_steps
 
-searched = with_scales_and_minima(16, 3.0, 15.0, by_magnitude, (-0.5, 0.1, 15, True))
+searches = with_scales_and_minima(16, 3.0, 15.0, by_magnitude, (-0.5, 0.1, 15, True))
 
 
 @fn
 def put_all(m, d, d_min):
     for g in range(16):
-        put_byte(m, g, whole(m + STEPS, g) | (whole(m + MINIMUM_STEPS, g) << 4))
+        put_byte(m, g, load_integers(m + STEPS, g) | (load_integers(m + MINIMUM_STEPS, g) << 4))
     put_quarters(m, 16)
     put_factors(m, 80, d, d_min)
 
 
-register("q2_K", *by_steps(*searched, 1.0, put_all))
+register("q2_K", *by_steps(*searches, 1.0, put_all))

@@ -14,5 +14,5 @@ def put_levels(m):
     put_nibbles(m, 2, 16, m + LEVELS)
 
 
-plain, weighted = around_zero(8, put_levels)
-register("q4_0", plain, weighted, by_row=True)
+encode_plain, encode_weighted = around_zero(8, put_levels)
+register("q4_0", encode_plain, encode_weighted, by_row=True)

@@ -17,5 +17,5 @@ def put_levels(m):
     put_nibbles(m, 4, 16, m + LEVELS)
 
 
-plain, weighted = from_lowest(15, put_levels)
-register("q4_1", plain, weighted, by_row=True)
+encode_plain, encode_weighted = from_lowest(15, put_levels)
+register("q4_1", encode_plain, encode_weighted, by_row=True)

@@ -17,7 +17,7 @@ from ggml_cpu.quantize.steps import (
 )
 from ggml_cpu.quantize.ways import by_steps
 
-searched = with_scales_and_minima(8, 15.0, 63.0, by_magnitude_and_mean, (-1.0, 0.1, 20, False))
+searches = with_scales_and_minima(8, 15.0, 63.0, by_magnitude_and_mean, (-1.0, 0.1, 20, False))
 
 
 @fn
@@ -28,4 +28,4 @@ def put_all(m, d, d_min):
         put_nibbles(m, 16 + 32 * i, 32, m + LEVELS + 64 * VECTOR * i)
 
 
-register("q4_K", *by_steps(*searched, 2.0, put_all))
+register("q4_K", *by_steps(*searches, 2.0, put_all))

@@ -18,5 +18,5 @@ def put_levels(m):
     put_nibbles(m, 6, 16, m + LEVELS)
 
 
-plain, weighted = around_zero(16, put_levels)
-register("q5_0", plain, weighted, by_row=True)
+encode_plain, encode_weighted = around_zero(16, put_levels)
+register("q5_0", encode_plain, encode_weighted, by_row=True)

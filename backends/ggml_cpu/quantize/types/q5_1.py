@@ -18,5 +18,5 @@ def put_levels(m):
     put_nibbles(m, 8, 16, m + LEVELS)
 
 
-plain, weighted = from_lowest(31, put_levels)
-register("q5_1", plain, weighted, by_row=True)
+encode_plain, encode_weighted = from_lowest(31, put_levels)
+register("q5_1", encode_plain, encode_weighted, by_row=True)

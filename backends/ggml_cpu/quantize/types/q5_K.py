@@ -8,7 +8,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
-from ggml_cpu.quantize.lanes import LEVELS, VECTOR, put_byte, whole
+from ggml_cpu.quantize.lanes import LEVELS, VECTOR, load_integers, put_byte
 from ggml_cpu.quantize.steps import (
     by_magnitude_and_mean,
     put_factors,
@@ -18,7 +18,7 @@ from ggml_cpu.quantize.steps import (
 )
 from ggml_cpu.quantize.ways import by_steps
 
-searched = with_scales_and_minima(8, 31.0, 63.0, by_magnitude_and_mean, (-0.5, 0.1, 15, False))
+searches = with_scales_and_minima(8, 31.0, 63.0, by_magnitude_and_mean, (-0.5, 0.1, 15, False))
 
 
 @fn
@@ -28,10 +28,10 @@ def put_all(m, d, d_min):
     for i in range(32):
         bits = v.i32x16(0)
         for j in range(8):
-            bits = bits | ((whole(m + LEVELS, 32 * j + i) >> 4) << j)
+            bits = bits | ((load_integers(m + LEVELS, 32 * j + i) >> 4) << j)
         put_byte(m, 16 + i, bits)
     for i in range(4):
         put_nibbles(m, 48 + 32 * i, 32, m + LEVELS + 64 * VECTOR * i)
 
 
-register("q5_K", *by_steps(*searched, 2.0, put_all))
+register("q5_K", *by_steps(*searches, 2.0, put_all))

@@ -16,15 +16,15 @@ from ggml_cpu.quantize.lanes import (
     VECTOR,
     W,
     X,
-    at,
     extreme,
-    half,
     is_zero,
+    load_integers,
+    load_lanes,
     mul,
     put,
     put_byte,
     put_half,
-    whole,
+    round_to_f16,
 )
 from ggml_cpu.quantize.steps import levels_around
 from ggml_cpu.quantize.symmetric import best_scale
@@ -35,8 +35,8 @@ def put_levels(m):
     for part in range(2):
         q = m + LEVELS + 128 * VECTOR * part
         for i in range(32):
-            a, b = whole(q, i), whole(q, i + 32)
-            c, d = whole(q, i + 64), whole(q, i + 96)
+            a, b = load_integers(q, i), load_integers(q, i + 32)
+            c, d = load_integers(q, i + 64), load_integers(q, i + 96)
             put_byte(m, 64 * part + i, (a & 15) | ((c & 15) << 4))
             put_byte(m, 64 * part + 32 + i, (b & 15) | ((d & 15) << 4))
             upper = (a >> 4) | ((b >> 4) << 2) | ((c >> 4) << 4) | ((d >> 4) << 6)
@@ -44,7 +44,7 @@ def put_levels(m):
 
 
 @fn
-def weighted(m):
+def encode_weighted(m):
     for g in range(16):
         x = m + X + 16 * VECTOR * g
         put(m + SCALES, g, best_scale(x, x + W, 16, 32.0, x + LEVELS))
@@ -52,22 +52,22 @@ def weighted(m):
     none = is_zero(top)
     factor = v.f32x16(-128.0) / v.select(none, v.f32x16(1.0), top)
     for g in range(16):
-        step = v.vmin(nearest(mul(factor, at(m + SCALES, g))), 127.0)
+        step = v.vmin(nearest(mul(factor, load_lanes(m + SCALES, g))), 127.0)
         put(m + STEPS, g, v.select(none, zero, step))
-        put_byte(m, 192 + g, whole(m + STEPS, g))
+        put_byte(m, 192 + g, load_integers(m + STEPS, g))
     d = v.select(none, zero, v.f32x16(1.0) / factor)
     put_half(m, 208, d)
-    levels_around(m, 16, 16, 32.0, half(d), m + STEPS)
+    levels_around(m, 16, 16, 32.0, round_to_f16(d), m + STEPS)
     for i in range(256):
-        put(m + LEVELS, i, v.select(none, zero, at(m + LEVELS, i)))
+        put(m + LEVELS, i, v.select(none, zero, load_lanes(m + LEVELS, i)))
     put_levels(m)
 
 
 @fn
-def plain(m):
+def encode_plain(m):
     for i in range(256):
-        put(m + W, i, mul(at(m + X, i), at(m + X, i)))
-    weighted(m)
+        put(m + W, i, mul(load_lanes(m + X, i), load_lanes(m + X, i)))
+    encode_weighted(m)
 
 
-register("q6_K", plain, weighted)
+register("q6_K", encode_plain, encode_weighted)

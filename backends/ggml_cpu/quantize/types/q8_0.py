@@ -5,17 +5,17 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
-from ggml_cpu.quantize.lanes import X, at, divided, largest, mul, put_byte, put_half
-from ggml_cpu.quantize.simple import away
+from ggml_cpu.quantize.lanes import X, divide, load_lanes, max_magnitude, mul, put_byte, put_half
+from ggml_cpu.quantize.simple import round_away
 
 
 @fn
-def plain(m):
-    d = largest(m + X, 32) / 127.0
-    factor = divided(v.f32x16(1.0), d)
+def encode_plain(m):
+    d = max_magnitude(m + X, 32) / 127.0
+    factor = divide(v.f32x16(1.0), d)
     put_half(m, 0, d)
     for i in range(32):
-        put_byte(m, 2 + i, v.to_i32(away(mul(at(m + X, i), factor))))
+        put_byte(m, 2 + i, v.to_i32(round_away(mul(load_lanes(m + X, i), factor))))
 
 
-register("q8_0", plain)
+register("q8_0", encode_plain)
