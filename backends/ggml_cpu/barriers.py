@@ -54,7 +54,7 @@ def phases(entries: Sequence[Accesses], private: Range = (0, 0)) -> list[int]:
 
 def _changing(pieces: RangePieces, ranges: Sequence[Range]) -> list[tuple[Range, slice]]:
     """Return the ranges that any entry writes to, with their pieces."""
-    found = [(r, pieces.of(r)) for r in ranges]
+    found = [(r, pieces.find_slice(r)) for r in ranges]
     return [(r, at) for r, at in found if at.start < at.stop]
 
 

@@ -1,7 +1,7 @@
 """Compiles one kernel in this process: Numba's front end, then one LLVM pass pipeline.
 
-Numba is imported when the first kernel is compiled. `optimized` and `assembly` return the result
-as LLVM IR and as assembly, for inspection.
+Numba is imported when the first kernel is compiled. `optimize_kernel` and `assembly` return the
+result as LLVM IR and as assembly, for inspection.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import llvmlite.binding as llvm
 
 from ggml_cpu import target
 from ggml_cpu.bounds import CHECKED
-from ggml_cpu.bounds.check import permitted
+from ggml_cpu.bounds.check import check_access
 from ggml_cpu.bounds.instrument import CHECK, complete
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.numba_version import numba_version
-from ggml_cpu.symbols import EXTERNALS, symbol_of
+from ggml_cpu.symbols import EXTERNALS, kernel_symbol
 from ggml_py.errors import BackendError
 
 
@@ -34,13 +34,13 @@ def machine() -> llvm.TargetMachine:
     )
 
 
-def optimized(kernel: Kernel) -> llvm.ModuleRef:
+def optimize_kernel(kernel: Kernel) -> llvm.ModuleRef:
     """Return the kernel's optimized LLVM module with all helpers inlined (`str()` gives the IR)."""
     from ggml_cpu.frontend import lower
 
-    module = optimize(lower(kernel), symbol_of(kernel.name))
+    module = optimize(lower(kernel), kernel_symbol(kernel.name))
     if CHECKED:
-        module = complete(module, symbol_of(kernel.name), _check())
+        module = complete(module, kernel_symbol(kernel.name), _check())
     _refuse_unknown_calls(kernel, module)
     return module
 
@@ -53,7 +53,7 @@ def _check() -> bytes:
     from ggml_cpu.frontend import Library, lower_function
 
     signature = types.int64(*[types.int64] * 5)
-    module = optimize(lower_function(CHECK, permitted, signature, Library), CHECK)
+    module = optimize(lower_function(CHECK, check_access, signature, Library), CHECK)
     return bytes(module.as_bitcode())
 
 
@@ -87,7 +87,7 @@ def _refuse_unknown_calls(kernel: Kernel, module: llvm.ModuleRef) -> None:
 
 def assembly(kernel: Kernel) -> str:
     """Return the kernel's assembly, for inspection."""
-    return str(machine().emit_assembly(optimized(kernel)))
+    return str(machine().emit_assembly(optimize_kernel(kernel)))
 
 
 def object_code(kernel: Kernel) -> bytes:
@@ -96,6 +96,6 @@ def object_code(kernel: Kernel) -> bytes:
     from numba.core.errors import NumbaError
 
     try:
-        return bytes(machine().emit_object(optimized(kernel)))
+        return bytes(machine().emit_object(optimize_kernel(kernel)))
     except NumbaError as error:
         raise BackendError(f"kernel {kernel.name} ({kernel.module}): {error}") from error

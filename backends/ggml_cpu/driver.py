@@ -56,7 +56,7 @@ def sleep_while(control, word, value):
 
 
 @fn
-def go_on(control, word):
+def increment_and_wake(control, word):
     """Increment a word of the control block and wake the threads that wait on this word."""
     v.atomic_add(control + 8 * word, 1)
     if v.atomic_load(control + 8 * ASLEEP) != 0:
@@ -69,7 +69,7 @@ def barrier(control, nth):
     passed = v.atomic_load(control + 8 * PASSED)
     if v.atomic_add(control + 8 * ARRIVED, 1) == nth - 1:
         v.atomic_store(control + 8 * ARRIVED, 0)
-        go_on(control, PASSED)
+        increment_and_wake(control, PASSED)
         return
     spin_while(control, PASSED, passed)
     while v.atomic_load(control + 8 * PASSED) == passed:
@@ -105,14 +105,14 @@ def run_steps(control, ith, nth):
 
 
 @kernel(name="executor_pass")
-def nothing(p, ith, nth):
+def empty_pass(p, ith, nth):
     """Do no work, to measure the barrier after the step."""
 
 
 @kernel(name="executor_launch")
 def launch(control, ith, nth):
     """Start a run as thread 0 and run its part; return when every step is finished."""
-    go_on(control, GENERATION)
+    increment_and_wake(control, GENERATION)
     run_steps(control, 0, nth)
 
 

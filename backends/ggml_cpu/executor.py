@@ -30,8 +30,8 @@ from ggml_cpu.driver import (
     TIMEOUT,
     TIMES,
     WORDS_PER_THREAD,
+    empty_pass,
     launch,
-    nothing,
     work,
 )
 from ggml_cpu.objcache import load_kernels
@@ -197,7 +197,7 @@ class Executor:
 
     def barrier_seconds(self, n: int = 10000) -> float:
         """Measure the seconds per barrier if all threads arrive at the same time."""
-        step = load_kernels([nothing])[nothing.name]
+        step = load_kernels([empty_pass])[empty_pass.name]
         program = in_turn([(step, 0)] * n)
         seconds = []
         for _ in range(5):

@@ -21,18 +21,18 @@ class _OfTwo(AbstractTemplate):
         return signature(types.int64, *_TWO) if args == _TWO and not kws else None
 
 
-def _chosen(by: str) -> Callable[..., ir.Value]:
+def _build_lowering(by: str) -> Callable[..., ir.Value]:
     """Return a lowering to: second if second `by` first else first, with `by` < or >."""
 
-    def lowered(
+    def lower(
         context: base.BaseContext, builder: ir.IRBuilder, sig: Signature, args: list[ir.Value]
     ) -> ir.Value:
         first, second = args
         return builder.select(builder.icmp_signed(by, second, first), second, first)
 
-    return lowered
+    return lower
 
 
 for _function, _by in ((min, "<"), (max, ">")):
     TYPING.register_global(_function)(_OfTwo)
-    LOWERING.lower(_function, *_TWO)(_chosen(_by))
+    LOWERING.lower(_function, *_TWO)(_build_lowering(_by))

@@ -36,7 +36,7 @@ from ggml_cpu.bounds.instrument import instrument
 from ggml_cpu.helpers import helper_type, no_entry
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.passes import Pipeline, flags
-from ggml_cpu.symbols import symbol_of
+from ggml_cpu.symbols import kernel_symbol
 
 
 class Library(JITCodeLibrary):
@@ -60,7 +60,7 @@ class Library(JITCodeLibrary):
     def finalize(self) -> None:
         self._finalized = True
 
-    def linked(self, module: llvm.ModuleRef) -> llvm.ModuleRef:
+    def link_libraries(self, module: llvm.ModuleRef) -> llvm.ModuleRef:
         """Link this library and all libraries that it calls, recursively, into the module.
 
         Numba's helpers also declare its memory manager. It is not linked: code that still calls it
@@ -90,13 +90,13 @@ Peephole = Callable[[FunctionIR], FunctionIR]
 Resolve = Callable[[types.Type, tuple[types.Type, ...], dict[str, types.Type]], Signature | None]
 
 
-def _remembering(resolve: Resolve) -> Resolve:
+def _cache_resolve(resolve: Resolve) -> Resolve:
     """Return `resolve` with a cache by function and argument types.
 
     Without it, Numba tries every NumPy ufunc on every `+`.
     """
 
-    def remembered(
+    def resolve_cached(
         function: types.Type, args: tuple[types.Type, ...], kws: dict[str, types.Type]
     ) -> Signature | None:
         if kws:
@@ -109,7 +109,7 @@ def _remembering(resolve: Resolve) -> Resolve:
             _SIGNATURES[asked] = found
         return _SIGNATURES[asked]
 
-    return remembered
+    return resolve_cached
 
 
 _SIGNATURES: dict[tuple[types.Type, tuple[types.Type, ...]], Signature] = {}
@@ -118,10 +118,10 @@ _SIGNATURES: dict[tuple[types.Type, tuple[types.Type, ...]], Signature] = {}
 def _helpers_first(resolve: Callable[[object], types.Type]) -> Callable[[object], types.Type]:
     """Return `resolve` with a shortcut: helpers are typed before Numba tries its own types."""
 
-    def resolved(value: object) -> types.Type:
+    def resolve_helper(value: object) -> types.Type:
         return helper_type(value) or resolve(value)
 
-    return resolved
+    return resolve_helper
 
 
 def _no_warnings(*_: object, **where: object) -> AbstractContextManager[None]:
@@ -186,7 +186,7 @@ _SIZE_OF = cache(cpu_target.target_context.get_abi_sizeof)
 
 
 @contextmanager
-def _with(changed: object, name: str, value: object) -> Iterator[None]:
+def _replaced_attribute(changed: object, name: str, value: object) -> Iterator[None]:
     """Set an attribute during the `with` block, then restore it.
 
     Importing unittest.mock for this would add a tenth of Numba's import time.
@@ -225,7 +225,7 @@ def _front_end(library: type[Library]) -> Iterator[None]:
         (typing, "load_additional_registries", declare),
         (typing, "_load_builtins", lambda: None),
         (typing, "resolve_value_type", _helpers_first(typing.resolve_value_type)),
-        (typing, "resolve_function_type", _remembering(typing.resolve_function_type)),
+        (typing, "resolve_function_type", _cache_resolve(typing.resolve_function_type)),
         (PostProcessor, "run", _without_lifetimes),
         (NumpyRulesArrayOperator, "generic", _no_arrays),
         (Interpreter, "post_process", _few_peepholes),
@@ -235,7 +235,7 @@ def _front_end(library: type[Library]) -> Iterator[None]:
     )
     with ExitStack() as stack:
         for changed, name, value in changes:
-            stack.enter_context(_with(changed, name, value))
+            stack.enter_context(_replaced_attribute(changed, name, value))
         lowering.refresh()
         yield
 
@@ -247,7 +247,7 @@ def lower(kernel: Kernel) -> llvm.ModuleRef:
     """
     library = CheckedLibrary if CHECKED else Library
     signature = types.void(*[types.int64] * 3)
-    return lower_function(symbol_of(kernel.name), kernel.function, signature, library)
+    return lower_function(kernel_symbol(kernel.name), kernel.function, signature, library)
 
 
 def lower_function(
@@ -267,5 +267,5 @@ def lower_function(
         inner = lowering.declare_function(outer, compiled.fndesc)
         called = lowering.call_conv.call_function(builder, inner, result, arguments, entry.args)
         builder.ret_void() if result == types.void else builder.ret(called[1])
-        module: llvm.ModuleRef = compiled.library.linked(llvm.parse_assembly(str(outer)))
+        module: llvm.ModuleRef = compiled.library.link_libraries(llvm.parse_assembly(str(outer)))
     return module

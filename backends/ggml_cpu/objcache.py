@@ -15,7 +15,7 @@ from ggml_cpu import elf
 from ggml_cpu.fingerprints import file_name
 from ggml_cpu.kernel import REGISTRY, Kernel
 from ggml_cpu.store import STORE
-from ggml_cpu.symbols import externals, symbol_of
+from ggml_cpu.symbols import externals, kernel_symbol
 from ggml_py.errors import BackendError
 from ggml_py.machine.building import building
 
@@ -68,10 +68,10 @@ class LoadedKernels:
 
     def _add(self, objects: dict[Kernel, bytes]) -> list[Kernel]:
         """Load object code; return the kernels with invalid code or without the symbol."""
-        addresses = self._place({symbol_of(k.name): code for k, code in objects.items()})
+        addresses = self._place({kernel_symbol(k.name): code for k, code in objects.items()})
         wrong = []
         for kernel in objects:
-            address = addresses.get(symbol_of(kernel.name))
+            address = addresses.get(kernel_symbol(kernel.name))
             if address:
                 self._addresses[file_name(kernel)] = address
             else:
@@ -158,7 +158,7 @@ def start_compilers(first: Callable[[], Sequence[Kernel]]) -> None:
 
 def has_noted(key: str) -> bool:
     """Return True if the kernel set stored under `key` exists and is completely cached."""
-    found = STORE.noted(key)
+    found = STORE.read_set(key)
     if found is None:
         return False
     with suppress(ImportError):  # a module of another version

@@ -91,12 +91,12 @@ def trace(steps: Sequence[Step], n_threads: int) -> Values:
             if k in step.ready:
                 found.append(makers[i - 1][k])
                 continue
-            by = set() if r is None else set(maker[pieces.of(r)])
+            by = set() if r is None else set(maker[pieces.find_slice(r)])
             if len(by) > 1:
                 stays(by)
             found.append(by.pop() if len(by) == 1 else -1)
         for k, r in enumerate(written[i]):
-            at = slice(0, 0) if r is None else pieces.of(r)
+            at = slice(0, 0) if r is None else pieces.find_slice(r)
             before = set(maker[at])
             again = any(j >= 0 and steps[j].node is step.node for j in before)
             if k or again or not makes_all(step.operands[0]):

@@ -27,7 +27,7 @@ class RangePieces:
     def __len__(self) -> int:
         return len(self.edges)
 
-    def of(self, r: Range) -> slice:
+    def find_slice(self, r: Range) -> slice:
         """Return the slice of pieces that a range touches; empty if it overlaps no given range."""
         found = self._found.get(r)
         if found is None:

@@ -11,7 +11,7 @@ from ggml_cpu.bounds.extents import AllowedExtents, Extent
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.faults import new_record
 from ggml_cpu.kernel import Kernel
-from ggml_cpu.kernels._products import shape_of
+from ggml_cpu.kernels._products import get_shape
 from ggml_cpu.kernels._repack import REPACK
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import (
@@ -35,7 +35,7 @@ READERS = {"MUL_MAT", "MUL_MAT_ID", "GET_ROWS"}  # ops with kernels for repacked
 def repacked_size(weight: Tensor) -> int:
     """Return the bytes of the tensor in panels, including padding rows of the last panels."""
     k, m, n2, n3 = weight.ne
-    return shape_of(weights()[weight.type.name]).matrix_bytes(k, m) * n2 * n3
+    return get_shape(weights()[weight.type.name]).matrix_bytes(k, m) * n2 * n3
 
 
 def can_repack(weight: Tensor, uses: Sequence[str]) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ggml_cpu import host_cpu, target
 from ggml_cpu.fingerprints import description, environment, file_name, fingerprint
 from ggml_cpu.kernel import Kernel
-from ggml_cpu.symbols import symbol_of
+from ggml_cpu.symbols import kernel_symbol
 from ggml_py.machine.digest import hex_digest
 from ggml_py.machine.folder import Folder, cache_root
 
@@ -146,7 +146,7 @@ class Store:
                 lines = (f"{k.module} {k.name}\n" for k in kernels)
                 folder.write(f"{key}{SET}", "".join(lines).encode())
 
-    def noted(self, key: str) -> list[tuple[str, str]] | None:
+    def read_set(self, key: str) -> list[tuple[str, str]] | None:
         """Return module and name of each kernel of the set `key`; None if it does not exist."""
         with self.folder() or nullcontext() as folder:
             found = None if folder is None else folder.read(f"{key}{SET}")
@@ -203,7 +203,7 @@ def _header(kernel: Kernel, code: bytes) -> bytes:
         kernel.name,
         fingerprint(kernel),
         environment(),
-        symbol_of(kernel.name),
+        kernel_symbol(kernel.name),
         f"{target.TRIPLE} {target.CPU_NAME}",
         hex_digest(code),
         "",
@@ -215,7 +215,7 @@ def _header(kernel: Kernel, code: bytes) -> bytes:
 def _code(kernel: Kernel, content: bytes | None) -> bytes | None:
     """Return the object code in a file if its header is this kernel's, else None."""
     header, end, code = (content or b"").partition(b"\n\n")
-    if header + end != _header(kernel, code) or symbol_of(kernel.name).encode() not in code:
+    if header + end != _header(kernel, code) or kernel_symbol(kernel.name).encode() not in code:
         return None
     return code if _is_native(code) else None
 

@@ -90,7 +90,7 @@ _LIBRARIES = {
 }
 
 
-def symbol_of(kernel_name: str) -> str:
+def kernel_symbol(kernel_name: str) -> str:
     """Return the symbol of a kernel's entry point in its object file."""
     return f"ggml_cpu.{kernel_name}"
 

@@ -29,10 +29,10 @@ def host_features() -> dict[str, bool]:
     return found
 
 
-def _chosen() -> tuple[str, dict[str, bool]]:
+def _choose_target() -> tuple[str, dict[str, bool]]:
     """Return name and features of the target CPU, from the environment variables or the host."""
     if name := os.environ.get("LLAMA_PY_CPU", ""):
-        return _named(name)
+        return _find_target(name)
     cpu = os.environ.get("NUMBA_CPU_NAME", "host") or "host"
     text = os.environ.get("NUMBA_CPU_FEATURES")
     if text is not None:
@@ -42,7 +42,7 @@ def _chosen() -> tuple[str, dict[str, bool]]:
     return host_cpu().name if cpu == "host" else cpu, features
 
 
-def _named(name: str) -> tuple[str, dict[str, bool]]:
+def _find_target(name: str) -> tuple[str, dict[str, bool]]:
     """Return CPU name and features of a target; BackendError if this machine lacks a feature."""
     found = host_features()
     possible = usable(found)
@@ -66,7 +66,7 @@ def usable(features: dict[str, bool]) -> list[str]:
 
 CPU_NAME: str
 FEATURES: dict[str, bool]
-CPU_NAME, FEATURES = _chosen()
+CPU_NAME, FEATURES = _choose_target()
 
 
 def has(*features: str) -> bool:

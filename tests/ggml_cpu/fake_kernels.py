@@ -12,7 +12,7 @@ import pytest
 from ggml_cpu import codegen, compile, objcache, store
 from ggml_cpu.codegen import machine
 from ggml_cpu.kernel import Kernel
-from ggml_cpu.symbols import symbol_of
+from ggml_cpu.symbols import kernel_symbol
 from ggml_cpu.target import TRIPLE
 
 
@@ -49,7 +49,7 @@ def compiled_with_llvm(patch: pytest.MonkeyPatch) -> list[str]:
 
     def object_code(kernel: Kernel) -> bytes:
         done.append(kernel.name)
-        return stores(symbol_of(kernel.name), value_of(kernel))
+        return stores(kernel_symbol(kernel.name), value_of(kernel))
 
     patch.setattr(codegen, "object_code", object_code)
     patch.setattr(objcache, "DRIVER", "nothing.else")

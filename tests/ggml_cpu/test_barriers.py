@@ -100,7 +100,7 @@ def test_pieces() -> None:
     pieces = RangePieces([(10, 20), (15, 30), (40, 50)])
     names = {(10, 20): [10, 15], (15, 16): [15], (0, 11): [10], (29, 41): [20, 30, 40]}
     for r, starts in names.items():
-        assert [e for e in pieces.edges[pieces.of(r)] if e != 50] == starts
+        assert [e for e in pieces.edges[pieces.find_slice(r)] if e != 50] == starts
 
 
 Build = Callable[..., Tensor]

@@ -77,7 +77,7 @@ from ggml_cpu import codegen, frontend, store
 if {hidden}:
     codegen.complete = codegen.permitted = frontend.instrument = None
 kernel = planted.is_right
-text, code = str(codegen.optimized(kernel)), codegen.object_code(kernel).hex()
+text, code = str(codegen.optimize_kernel(kernel)), codegen.object_code(kernel).hex()
 print(json.dumps(["bounds." in text, code, store.file_name(kernel), store.environment()]))
 """
 

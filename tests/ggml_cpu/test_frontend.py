@@ -10,7 +10,7 @@ import pytest
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.bounds import CHECKED
-from ggml_cpu.codegen import optimized
+from ggml_cpu.codegen import optimize_kernel
 from ggml_cpu.fingerprints import Fingerprints
 from ggml_cpu.kernel import fn, kernel, routine
 from tests.support.native import call
@@ -39,7 +39,7 @@ def sums_by_routine(p, ith, nth):
 
 @pytest.mark.skipif(CHECKED, reason="kernels that check their bounds are one function")
 def test_a_routine_stays_a_function_and_helpers_do_not() -> None:
-    names = [f.name for f in optimized(sums_by_routine).functions if not f.is_declaration]
+    names = [f.name for f in optimize_kernel(sums_by_routine).functions if not f.is_declaration]
     assert len(names) == 2
     assert any("sum_of" in name for name in names)
 

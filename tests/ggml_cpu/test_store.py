@@ -13,7 +13,7 @@ import pytest
 
 from ggml_cpu import codegen, host_cpu, store
 from ggml_cpu.fingerprints import file_name
-from ggml_cpu.symbols import symbol_of
+from ggml_cpu.symbols import kernel_symbol
 from ggml_py.machine import folder
 from tests.ggml_cpu.fake_kernels import compiled_with_llvm, fake, new_process, run, stores
 
@@ -71,7 +71,7 @@ WRONG = {
 
 @pytest.mark.parametrize("content", WRONG.values(), ids=WRONG)
 def test_wrong_code_under_a_right_checksum(at: Path, done: list[str], content: bytes) -> None:
-    assert symbol_of(A.name) == "ggml_cpu.kernel_a"
+    assert kernel_symbol(A.name) == "ggml_cpu.kernel_a"
     good = (at / file_name(A)).read_bytes()
     (at / file_name(A)).write_bytes(store._header(A, content) + content)
     assert run(A, B) == [5, 7]
@@ -91,7 +91,7 @@ def test_swapped_objects(at: Path, done: list[str]) -> None:
 def test_an_object_of_another_kernel_with_its_symbol(at: Path, done: list[str]) -> None:
     """The same name, an earlier edit: the fingerprint is not this one's."""
     before = fake("kernel_a", 6)
-    code = stores(symbol_of("kernel_a"), 6)
+    code = stores(kernel_symbol("kernel_a"), 6)
     (at / file_name(A)).write_bytes(store._header(before, code) + code)
     assert run(A) == [5] and done == ["kernel_a"]
 
@@ -155,7 +155,7 @@ def test_a_file_in_use_on_windows(
 
     def compiling(kernel: object) -> bytes:
         path.write_bytes(damaged)
-        return stores(symbol_of("kernel_a"), 5)
+        return stores(kernel_symbol("kernel_a"), 5)
 
     monkeypatch.setattr(codegen, "object_code", compiling)
     monkeypatch.setattr(os, "replace", refuse)
@@ -178,7 +178,7 @@ def test_a_directory_instead_of_an_object(
 def test_a_directory_that_others_may_write_to(
     at: Path, done: list[str], mode: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    code = stores(symbol_of("kernel_a"), 666)
+    code = stores(kernel_symbol("kernel_a"), 666)
     (at / file_name(A)).write_bytes(store._header(A, code) + code)
     at.chmod(mode)
     assert run(A, B) == run(A, B) == [5, 7]

@@ -23,7 +23,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch, **environment: str) -> tuple[str, di
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    return target._chosen()
+    return target._choose_target()
 
 
 def test_a_lower_cpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from ggml_cpu import compile, lock, store
 from ggml_cpu.children import Children
 from ggml_cpu.kernel import Kernel
 from ggml_cpu.lock import CompileTurn
-from ggml_cpu.symbols import symbol_of
+from ggml_cpu.symbols import kernel_symbol
 from ggml_py.machine.folder import Folder
 from tests.ggml_cpu.fake_kernels import fake, new_process, stores, value_of
 
@@ -112,7 +112,7 @@ def test_kernels_of_another_process_are_waited_for(
         """Ends while this one waits for it."""
         its = store.Store()
         for kernel in (a, b):
-            its.write(kernel, stores(symbol_of(kernel.name), value_of(kernel)))
+            its.write(kernel, stores(kernel_symbol(kernel.name), value_of(kernel)))
         released.append(seconds)
         turn.__exit__()
 

@@ -318,7 +318,7 @@ def block_words(p, ith, nth):
     start, stop = v.split(v.extra(p, 0), ith, nth)
     v.st_i64(d + 104, start)
     v.st_i64(d + 112, stop)
-    start, stop = v.split_by(v.extra(p, 0), 16, ith, nth)
+    start, stop = v.split_aligned(v.extra(p, 0), 16, ith, nth)
     v.st_i64(d + 120, start)
     v.st_i64(d + 128, stop)
 

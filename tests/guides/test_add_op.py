@@ -52,7 +52,7 @@ def toy(node: Tensor, a: Values) -> Values:
 KERNEL = """
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
-from ggml_cpu.kernels._common import n_rows, row_at, types_are
+from ggml_cpu.kernels._common import n_rows, row_address, types_are
 
 
 @kernel("TOY", when=types_are("f32", "f32"))
@@ -60,7 +60,7 @@ def toy_f32(p, ith, nth):
     n, factor = v.ne(p, 0, 0), v.op_f32(p, 0)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        d, x = row_at(p, 0, r), row_at(p, 1, r)
+        d, x = row_address(p, 0, r), row_address(p, 1, r)
         for i in range(0, n, v.LANES):
             v.store_n(d + 4 * i, v.f32_load_n(x + 4 * i, n - i) * factor + 1.0, n - i)
 """

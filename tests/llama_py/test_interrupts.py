@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from dev.torture.interrupts import Lines, Story, bombarded, broken
-from ggml_cpu.driver import nothing
+from ggml_cpu.driver import empty_pass
 from ggml_cpu.executor import Executor, in_turn
 from ggml_cpu.objcache import load_kernels
 from ggml_py.errors import BackendError, ContextError
@@ -191,7 +191,7 @@ def test_signals_at_random_times(name: str, n_threads: int) -> None:
 
 def test_threads_of_a_device_run_after_an_interrupt_at_any_line() -> None:
     """No lock stays held."""
-    executor, kernel = Executor(2), load_kernels([nothing])[nothing.name]
+    executor, kernel = Executor(2), load_kernels([empty_pass])[empty_pass.name]
     program = in_turn([(kernel, 0)])
     how = int(program.ctypes.data), len(program)
     executor.run(*how)

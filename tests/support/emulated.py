@@ -26,7 +26,7 @@ become(os.environ["LLAMA_PY_EMULATE"])
 
 from ggml_cpu import codegen, executor, objcache, params, store, target  # noqa: E402
 from ggml_cpu.kernel import REGISTRY, Kernel  # noqa: E402
-from ggml_cpu.symbols import symbol_of  # noqa: E402
+from ggml_cpu.symbols import kernel_symbol  # noqa: E402
 from ggml_py import backend  # noqa: E402
 from tests.support import native  # noqa: E402
 
@@ -119,7 +119,7 @@ def run(kernel: Kernel, block: int, n_threads: int) -> None:
     """As all threads, one after the other."""
     assert PROCESS.stdin is not None and PROCESS.stdout is not None
     for ith in range(n_threads):
-        call = f"{library(kernel)} {symbol_of(kernel.name)} {block} {ith} {n_threads}\n"
+        call = f"{library(kernel)} {kernel_symbol(kernel.name)} {block} {ith} {n_threads}\n"
         PROCESS.stdin.write(call)
         assert PROCESS.stdout.readline() == "done\n", f"{kernel.name} ended the emulator"
 

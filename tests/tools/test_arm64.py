@@ -12,7 +12,7 @@ import pytest
 
 from dev.make import arm64
 from ggml_cpu.children import _CHILD
-from ggml_cpu.driver import nothing
+from ggml_cpu.driver import empty_pass
 from ggml_cpu.fingerprints import file_name
 from ggml_cpu.kernel import REGISTRY
 
@@ -60,7 +60,7 @@ def test_kernels_may_be_compiled_outside_of_the_emulator(tmp_path: Path) -> None
         (there / name).parent.mkdir(parents=True)
     (tmp_path / "env/lib/python3.11/site-packages/pip").mkdir(parents=True)
     python = arm64.environment(tmp_path, there, "cortex-a76", "neon-dotprod")
-    kernel = REGISTRY.kernels[nothing.name]
+    kernel = REGISTRY.kernels[empty_pass.name]
     job = {"module": kernel.module, "source": "", "kernel": kernel.name, "file": file_name(kernel)}
     with subprocess.Popen(
         [str(python), "-c", _CHILD, "[]"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

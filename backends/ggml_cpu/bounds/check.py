@@ -31,7 +31,7 @@ ENTRY, TABLES, FIRST_TABLE = 0, 1, 2
 
 
 @fn
-def permitted(p, here, address, nbytes, writes):
+def check_access(p, here, address, nbytes, writes):
     """Return `address` if a kernel with parameter block p may access its `nbytes` bytes.
 
     Otherwise record the access and return the address ZEROS for a load, SINK for a store.

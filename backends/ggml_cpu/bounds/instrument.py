@@ -48,7 +48,7 @@ def instrument(module: ir.Module) -> None:
                 builder.position_before(instruction)
                 touched = operands[at - 1].type if writes and at else instruction.type
                 lanes = None if mask is None else operands[mask]
-                operands[at] = _checked(builder, operands[at], touched, writes, lanes)
+                operands[at] = _emit_check(builder, operands[at], touched, writes, lanes)
                 instruction.operands = operands
 
 
@@ -57,7 +57,7 @@ def _is_address(pointer: ir.Value) -> bool:
     return isinstance(pointer, ir.CastInstr) and pointer.opname == "inttoptr"
 
 
-def _called(instruction: ir.Instruction) -> str:
+def _callee_name(instruction: ir.Instruction) -> str:
     if not isinstance(instruction, ir.CallInstr):
         return ""
     return str(instruction.callee.name) if isinstance(instruction.callee, ir.Function) else CODE
@@ -65,12 +65,12 @@ def _called(instruction: ir.Instruction) -> str:
 
 def _is_harmless(instruction: ir.Instruction) -> bool:
     """Return True if it accesses no memory at the address: a prefetch or a call of a kernel."""
-    return _called(instruction).startswith(("llvm.prefetch", CODE))
+    return _callee_name(instruction).startswith(("llvm.prefetch", CODE))
 
 
 def _access(instruction: ir.Instruction) -> tuple[int, int, int | None]:
     """Return the index of the pointer operand, 1 if it is written, and the mask's index or None."""
-    name = _called(instruction)
+    name = _callee_name(instruction)
     if name.startswith("llvm.masked."):
         return MASKED[name.split(".")[2]]
     return (*ACCESSES.get(instruction.opname, (-1, 0)), None)
@@ -82,7 +82,7 @@ def _nbytes(kind: ir.Type) -> int:
     return {"float": 4, "double": 8}.get(str(kind)) or -(-kind.width // 8)
 
 
-def _checked(
+def _emit_check(
     builder: ir.IRBuilder, pointer: ir.Value, touched: ir.Type, writes: int, mask: ir.Value | None
 ) -> ir.Value:
     """Emit the check of a pointer, or of each lane's pointer, and return the allowed pointer."""
@@ -93,16 +93,16 @@ def _checked(
     check = known or ir.Function(builder.module, kind, CHECK)
     check.attributes.update(PURE)
 
-    def of(one: ir.Value, count: ir.Value) -> ir.Value:
+    def call_check(one: ir.Value, count: ir.Value) -> ir.Value:
         return builder.call(check, [one, count, I64(writes)])
 
     if not isinstance(address.type, ir.VectorType):
         count = I64(nbytes) if mask is None else _before_last(builder, mask, touched)
-        return builder.inttoptr(of(address, count), pointer.type)
+        return builder.inttoptr(call_check(address, count), pointer.type)
     for i in range(touched.count):
         wanted = builder.zext(builder.extract_element(mask, ir.IntType(32)(i)), I64)
         count = builder.mul(wanted, I64(_nbytes(touched.element)))
-        one = of(builder.extract_element(address, ir.IntType(32)(i)), count)
+        one = call_check(builder.extract_element(address, ir.IntType(32)(i)), count)
         address = builder.insert_element(address, one, ir.IntType(32)(i))
     return builder.inttoptr(address, pointer.type)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.fusion import fuse
 from ggml_cpu.kernel import kernel
-from ggml_cpu.kernels._common import CHUNK, chunks_of
+from ggml_cpu.kernels._common import CHUNK, count_chunks
 from ggml_cpu.step import Step
 from ggml_py.fusion import f32_rows
 from ggml_py.fusion.pattern import Match
@@ -16,7 +16,7 @@ from ggml_py.patterns.experts import EXPERT_SUM
 def weighted_sum(p, ith, nth):
     """dst[:, t] = sum_e src0[:, e, t] * src1[0, e, t]."""
     n, n_used = v.ne(p, 0, 0), v.ne(p, 1, 1)
-    pieces = chunks_of(n)
+    pieces = count_chunks(n)
     start, stop = v.split(v.ne(p, 0, 1) * pieces, ith, nth)
     for u in range(start, stop):
         t, c = u // pieces, u % pieces * CHUNK

@@ -53,7 +53,7 @@ def prepared_alike(m: Match) -> str:
     return "" if alike else f"needs gate and value with equal packing; got {gate} and {value}"
 
 
-def gated(m: Match, op: str, value: Tensor, number: int, ready: tuple[int, ...] = ()) -> Step:
+def glu_step(m: Match, op: str, value: Tensor, number: int, ready: tuple[int, ...] = ()) -> Step:
     """Return the step of the matmul that applies GLU number `number` (kernels/glu.py)."""
     gate = m["gate"]
     operands = (m["y"], *gate.sources(VALUES[op] - 1), value)
@@ -63,7 +63,7 @@ def gated(m: Match, op: str, value: Tensor, number: int, ready: tuple[int, ...] 
 def _fuse(op: str, number: int, unit: str) -> None:
     @fuse(gate_product(op, unit), first=is_gating, when=in_panels, over=in_place("value"))
     def gated_unit(m: Match) -> list[Step]:
-        return [gated(m, op, m["value"], number)]
+        return [glu_step(m, op, m["value"], number)]
 
 
 def _fuse_both(number: int, unit: str) -> None:
@@ -77,7 +77,7 @@ def _fuse_both(number: int, unit: str) -> None:
         value, y = m["value"], m["y"]
         operands = (y, *value.sources(VALUES["MUL_MAT"] - 1))
         product = Step(table().get(value), value, operands)
-        return [product, gated(m, "MUL_MAT", y, number, (OPERAND,))]
+        return [product, glu_step(m, "MUL_MAT", y, number, (OPERAND,))]
 
 
 for _number, _unit in enumerate(OF_PRODUCTS, 1):

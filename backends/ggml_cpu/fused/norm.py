@@ -5,8 +5,8 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.fusion import fuse
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import n_rows, row_at
-from ggml_cpu.kernels.norm import rms_factor, scaled
+from ggml_cpu.kernels._common import n_rows, row_address
+from ggml_cpu.kernels.norm import rms_factor, scale_row
 from ggml_cpu.step import Step
 from ggml_py.fusion import f32_rows, in_place
 from ggml_py.fusion.pattern import Match
@@ -31,9 +31,9 @@ def rms_norm_mul(p, ith, nth):
     n = v.ne(p, 0, 0)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        x = row_at(p, 1, r)
+        x = row_address(p, 1, r)
         factor = rms_factor(x, n, v.op_f32(p, 0))
-        scaled_by_weight(row_at(p, 0, r), x, v.data(p, 2), factor, n)
+        scaled_by_weight(row_address(p, 0, r), x, v.data(p, 2), factor, n)
 
 
 def one_row(m: Match) -> str:
@@ -54,9 +54,9 @@ def rms_norm_scale(p, ith, nth):
     n = v.ne(p, 0, 0)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        x = row_at(p, 1, r)
+        x = row_address(p, 1, r)
         factor = rms_factor(x, n, v.op_f32(p, 0))
-        scaled(row_at(p, 0, r), x, v.float32(factor) * v.op_f32(p, 1), n)
+        scale_row(row_address(p, 0, r), x, v.float32(factor) * v.op_f32(p, 1), n)
 
 
 @fuse(RMS_NORM_SCALE, when=f32_rows("x"), over=in_place("x"))

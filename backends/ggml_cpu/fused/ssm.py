@@ -19,7 +19,7 @@ from ggml_py.tensor import Tensor
 CHANNELS = 256  # channels per work item: its rows of inputs and weights fit the L1 cache
 
 
-def padded(n: int) -> int:
+def pad_channels(n: int) -> int:
     """Return n channels rounded up to CHANNELS: the row length of the tables."""
     return -(-n // CHANNELS) * CHANNELS
 
@@ -29,11 +29,11 @@ def tables_bytes(m: Match) -> int:
     if _few_tokens.takes(m):
         return 0
     n_channels, _, n_seqs, _ = m["conv"].ne
-    return 4 * padded(n_channels) * (m["weight"].ne[0] + m["state"].ne[0] * n_seqs)
+    return 4 * pad_channels(n_channels) * (m["weight"].ne[0] + m["state"].ne[0] * n_seqs)
 
 
 @fn
-def transposed(src, stride, n_rows, start, stop, dst, width):
+def transpose_channels(src, stride, n_rows, start, stop, dst, width):
     """Transpose channels start .. stop: dst[j][c] = src[c * stride + j], rows of `width`."""
     for c in range(start, stop):
         for j in range(n_rows):
@@ -46,15 +46,15 @@ def conv_tables(p, ith, nth):
     n_channels, d_conv = v.ne(p, 0, 0), v.ne(p, 3, 0)
     width = v.extra(p, 0)
     start, stop = v.split(n_channels, ith, nth)
-    transposed(v.data(p, 3), v.nb(p, 3, 1), d_conv, start, stop, v.shared(p), width)
+    transpose_channels(v.data(p, 3), v.nb(p, 3, 1), d_conv, start, stop, v.shared(p), width)
     for b in range(v.ne(p, 0, 2)):
         to = v.shared(p) + 4 * width * (d_conv + b * (d_conv - 1))
         source = v.data(p, 1) + b * v.nb(p, 1, 2)
-        transposed(source, v.nb(p, 1, 1), d_conv - 1, start, stop, to, width)
+        transpose_channels(source, v.nb(p, 1, 1), d_conv - 1, start, stop, to, width)
 
 
 @fn
-def conv_at(t, d_conv, c, n, x, x_stride, state, w, width):
+def convolve(t, d_conv, c, n, x, x_stride, state, w, width):
     """Return sum_j input[t + j] * w[j] for channels from c on; the state precedes time 0."""
     y = v.f32(0.0)
     for j in range(d_conv):
@@ -68,7 +68,7 @@ def conv_at(t, d_conv, c, n, x, x_stride, state, w, width):
 
 
 @fn
-def conv4_at(c, x, x_stride, w, width):
+def convolve4(c, x, x_stride, w, width):
     """Return the sum for four taps that are all new inputs; x is the first."""
     y = v.f32_load(x + 4 * c) * v.f32_load(w + 4 * c)
     y = v.fma(v.f32_load(x + x_stride + 4 * c), v.f32_load(w + 4 * (width + c)), y)
@@ -76,7 +76,7 @@ def conv4_at(c, x, x_stride, w, width):
     return v.fma(v.f32_load(x + 3 * x_stride + 4 * c), v.f32_load(w + 4 * (3 * width + c)), y)
 
 
-@kernel(prepare=(conv_tables,), extra=lambda node: (padded(node.ne[0]),))
+@kernel(prepare=(conv_tables,), extra=lambda node: (pad_channels(node.ne[0]),))
 def conv_silu(p, ith, nth):
     """dst [C, T, B] = silu(conv(concat(src0, src1), src2)).
 
@@ -99,11 +99,11 @@ def conv_silu(p, ith, nth):
             out = y + t * v.nb(p, 0, 1)
             if d_conv == 4 and t >= 3 and n == CHANNELS:
                 for c in range(0, CHANNELS, v.LANES):
-                    z = conv4_at(c, x + (t - 3) * x_stride, x_stride, w, width)
+                    z = convolve4(c, x + (t - 3) * x_stride, x_stride, w, width)
                     v.store(out + 4 * c, v.vsilu(z))
             else:
                 for c in range(0, n, v.LANES):
-                    z = conv_at(t, d_conv, c, n, x, x_stride, state, w, width)
+                    z = convolve(t, d_conv, c, n, x, x_stride, state, w, width)
                     v.store_n(out + 4 * c, v.vsilu(z), n - c)
 
 

@@ -144,7 +144,7 @@ def ld_float(a, kind):
 
 
 @fn
-def padded(n: int) -> int:
+def pad_to_lanes(n: int) -> int:
     """Return n rounded up to a multiple of LANES."""
     return (n + LANES - 1) // LANES * LANES
 
@@ -156,7 +156,7 @@ def n_rows(p, k):
 
 
 @fn
-def row_at(p, k, r):
+def row_address(p, k, r):
     """Return the address of row r of tensor k; r counts through dimensions 1, 2, 3."""
     n1 = v.ne(p, k, 1)
     n2 = v.ne(p, k, 2)
@@ -193,7 +193,7 @@ def gapless(p, k, size):
 
 
 @fn
-def runs_of(p, size):
+def contiguous_runs(p, size):
     """Return (elements per run, number of runs); a run is contiguous in both dst and src0.
 
     dst and src0 have the same shape. A run is the whole tensor if possible, else one row.
@@ -205,7 +205,7 @@ def runs_of(p, size):
 
 
 @fn
-def chunks_of(n):
+def count_chunks(n):
     """Return the number of pieces of at most CHUNK elements in a row of n elements."""
     return (n + CHUNK - 1) // CHUNK
 
@@ -235,7 +235,7 @@ def dense_rows(node: Tensor) -> str:
 
 
 @cache
-def both(*conditions: Callable[[Tensor], str]) -> Callable[[Tensor], str]:
+def require_all(*conditions: Callable[[Tensor], str]) -> Callable[[Tensor], str]:
     """Return a `when` that accepts a node if all conditions do, else gives the first reason."""
 
     def check(node: Tensor) -> str:

@@ -13,11 +13,11 @@ from ggml_cpu.kernels._common import (
     CHUNK,
     F32,
     Element,
-    chunks_of,
+    contiguous_runs,
+    count_chunks,
     n_rows,
-    row_at,
+    row_address,
     row_repeated,
-    runs_of,
 )
 
 
@@ -44,13 +44,13 @@ def run_of_one(apply: Function, source: Element, target: Element) -> Function:
 
 
 @fn
-def same(x):
+def identity(x):
     return x
 
 
 def conversion(source: Element, target: Element) -> Function:
     """Return convert(d, x, n): convert n contiguous elements from `source` to `target`."""
-    run = run_of_one(same, source, target)
+    run = run_of_one(identity, source, target)
 
     @fn
     def convert(d, x, n):
@@ -77,12 +77,12 @@ def map_rows(apply: Function, a: Element, params: Function = no_params) -> Funct
     @fn
     def rows(p, ith, nth):
         given = params(p)
-        n, runs = runs_of(p, size)
-        pieces = chunks_of(n)
+        n, runs = contiguous_runs(p, size)
+        pieces = count_chunks(n)
         start, stop = v.split(runs * pieces, ith, nth)
         for u in range(start, stop):
             r, c = u // pieces, u % pieces * CHUNK
-            d, x = row_at(p, 0, r) + c * size, row_at(p, 1, r) + c * size
+            d, x = row_address(p, 0, r) + c * size, row_address(p, 1, r) + c * size
             run(d, x, min(CHUNK, n - c), given)
 
     return rows
@@ -91,7 +91,7 @@ def map_rows(apply: Function, a: Element, params: Function = no_params) -> Funct
 @fn
 def two_sources(p, r, size):
     """Return the addresses of row r of dst and src0, and of the src1 row that broadcasts to dst."""
-    return row_at(p, 0, r), row_at(p, 1, r), row_repeated(p, 2, r)
+    return row_address(p, 0, r), row_address(p, 1, r), row_repeated(p, 2, r)
 
 
 def run_of_two(apply: Function, a: Element, b: Element) -> Function:
@@ -170,12 +170,12 @@ def place_n(at, n):
 
 
 @fn
-def nothing(at, x):
+def skip_store(at, x):
     """Ignore the store: indices are read only."""
 
 
 # `b` of `map_pairs` for ops that depend on an element's column: the address of y is an index.
-PLACES = Element("place", 1, place, place_n, nothing, nothing, place, nothing)
+PLACES = Element("place", 1, place, place_n, skip_store, skip_store, place, skip_store)
 
 
 def map_vectors(step: Function, params: Function = no_params) -> Function:
@@ -188,7 +188,7 @@ def map_vectors(step: Function, params: Function = no_params) -> Function:
     @fn
     def vectors(p, ith, nth):
         given = params(p)
-        start, stop = v.split_by(v.ne(p, 0, 0) * n_rows(p, 0), v.LANES, ith, nth)
+        start, stop = v.split_aligned(v.ne(p, 0, 0) * n_rows(p, 0), v.LANES, ith, nth)
         for i in range(start, stop, v.LANES):
             step(p, i, stop - i, *given)
 

@@ -39,7 +39,7 @@ def add_rows(sums, rows, out):
 
 
 @fn
-def column_at(out, column, stride, order):
+def column_address(out, column, stride, order):
     """Return the address of a column's results: out + i * stride.
 
     i is `column`, or order[column] if `order` is not 0.
@@ -72,7 +72,7 @@ def any_width(tile: Callable[[int], Function]) -> Function:
 
 
 @fn
-def panels_at(local: int) -> int:
+def panels_address(local: int) -> int:
     """Return the address of a group's unpacked panels in local scratch, after the sums."""
     return local + SUM_BYTES
 
@@ -84,45 +84,49 @@ class Shape:
         rows, step, panel, k_block = weight.rows, weight.step, weight.panel, weight.k_block
 
         @fn
-        def steps_of(k: int) -> int:
+        def count_steps(k: int) -> int:
             return (k + step - 1) // step
 
         @fn
-        def panels_of(m: int) -> int:
+        def count_panels(m: int) -> int:
             return (m + rows - 1) // rows
 
         @fn
         def matrix_bytes(k: int, m: int) -> int:
-            return panel(steps_of(k)) * panels_of(m)
+            return panel(count_steps(k)) * count_panels(m)
 
         @fn
-        def block_of(k: int) -> int:
+        def unpacked_bytes(k: int) -> int:
             """Return the bytes of a panel unpacked at a time: at most k_block steps."""
-            return panel(min(steps_of(k), k_block))
+            return panel(min(count_steps(k), k_block))
 
         @fn
-        def group_of(k: int) -> int:
+        def panels_per_group(k: int) -> int:
             """Return the panels per group: at most GROUP_BYTES, but at least one panel."""
-            return max(1, GROUP_BYTES // block_of(k))
+            return max(1, GROUP_BYTES // unpacked_bytes(k))
 
         def local_bytes(k: int) -> int:
             """Return the local scratch bytes: the sums and a group of unpacked panels."""
-            return panels_at(0) + group_of(k) * block_of(k)
+            return panels_address(0) + panels_per_group(k) * unpacked_bytes(k)
 
-        self.steps_of, self.panels_of, self.matrix_bytes = steps_of, panels_of, matrix_bytes
-        self.group_of, self.local_bytes = group_of, local_bytes
+        self.count_steps, self.count_panels, self.matrix_bytes = (
+            count_steps,
+            count_panels,
+            matrix_bytes,
+        )
+        self.panels_per_group, self.local_bytes = panels_per_group, local_bytes
 
 
 @cache
-def shape_of(weight: Weight) -> Shape:
+def get_shape(weight: Weight) -> Shape:
     """Return the weight's Shape, cached because every variant of every op uses it."""
     return Shape(weight)
 
 
 @cache
-def matrix_at(weight: Weight, in_place: bool) -> Function:
+def build_matrix_address(weight: Weight, in_place: bool) -> Function:
     """Return matrix(p, i2, i3): the address of a matrix of src0, in rows or in panels."""
-    matrix_bytes = shape_of(weight.of_panels or weight).matrix_bytes
+    matrix_bytes = get_shape(weight.of_panels or weight).matrix_bytes
 
     @fn
     def in_rows(p, i2, i3):
@@ -145,7 +149,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
     panel_of, k_block = weight.panel, weight.k_block
     step, block_bytes = weight.step, weight.activations.block_bytes
     block_size, type_size = weight.type.block_size, weight.type.type_size
-    steps_of, column_bytes = shape_of(weight).steps_of, weight.activations.column_bytes
+    count_steps, column_bytes = get_shape(weight).count_steps, weight.activations.column_bytes
     grain = max(weight.together, block_size // step)
 
     @fn
@@ -156,9 +160,9 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
         return max(grain, (most + grain - 1) // grain * grain)
 
     @fn
-    def place_of(row, column, out, stride, order):
+    def result_address(row, column, out, stride, order):
         """Return the address of the results of the rows from `row` on for one column."""
-        return column_at(out, column, stride, order) + 4 * row
+        return column_address(out, column, stride, order) + 4 * row
 
     @fn
     def fetch_places(n, row, c, out, stride, order):
@@ -167,7 +171,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
         Another core may have written them last; they arrive while the products are computed.
         """
         for t in range(n):
-            to = place_of(row, c + t, out, stride, order)
+            to = result_address(row, c + t, out, stride, order)
             for i in range(0, 4 * rows, 64):
                 v.prefetch_write(to + i)
 
@@ -176,7 +180,7 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
         """Store a panel's sums for columns c .. c + n; add them to the results if `more`."""
         left = m - row
         for t in range(n):
-            x, to = sums + 4 * rows * t, place_of(row, c + t, out, stride, order)
+            x, to = sums + 4 * rows * t, result_address(row, c + t, out, stride, order)
             if left >= rows:
                 if more:
                     for i in range(0, 4 * rows, WORD):
@@ -196,8 +200,8 @@ def tiles_product(weight: Weight, in_place: bool) -> Function:
         k: elements per row; m: rows of the matrix. Column c is stored at out + c * stride, or at
         out + order[c] * stride if `order` is not 0.
         """
-        steps = steps_of(k)
-        panels = panels_at(local)
+        steps = count_steps(k)
+        panels = panels_address(local)
         most = steps_at_once(steps)
         for s in range(0, steps, most):
             count = min(steps - s, most)

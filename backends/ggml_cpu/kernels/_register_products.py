@@ -12,7 +12,7 @@ from ggml_cpu.blocks import amx
 from ggml_cpu.blocks.amx import ROW, ROWS
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.kernel import Function, fn, routine
-from ggml_cpu.kernels._products import WORD, column_at, shape_of, store_rows
+from ggml_cpu.kernels._products import WORD, column_address, get_shape, store_rows
 
 COLUMNS = 512  # maximum columns per pass
 KEPT = 8  # maximum panels with sums in scratch
@@ -25,7 +25,7 @@ def local_bytes(weight: Weight) -> int:
     return SUM_BYTES + weight.panel(weight.k_block)
 
 
-def source_of(weight: Weight) -> Function:
+def build_source_address(weight: Weight) -> Function:
     """Return source(w, stride, k, i, element), which gives the (address, stride) for `unpack`.
 
     They refer to panel i of the matrix at w, from column `element` of its rows on.
@@ -58,8 +58,8 @@ def register_product(weight: Weight, gate: Function | None = None) -> Function:
             arguments, `unit` and `beside`; if `unit` is 0, results are stored unchanged.
     """
     unpack, rows, step, k_block = weight.unpack, weight.rows, weight.step, weight.k_block
-    source, block_bytes = source_of(weight), weight.activations.block_bytes
-    steps_of, column_bytes = shape_of(weight).steps_of, weight.activations.column_bytes
+    source, block_bytes = build_source_address(weight), weight.activations.block_bytes
+    count_steps, column_bytes = get_shape(weight).count_steps, weight.activations.column_bytes
     assert 4 * rows == ROW
 
     @fn
@@ -84,7 +84,7 @@ def register_product(weight: Weight, gate: Function | None = None) -> Function:
     @fn
     def put(sums, m, first, last, c, end, out, stride, order):
         for column in range(c, end):
-            to = column_at(out, column, stride, order) + ROW * first
+            to = column_address(out, column, stride, order) + ROW * first
             x = sums + (column - c) * ROW
             for i in range(first, last):
                 if m - i * rows >= rows:
@@ -98,18 +98,18 @@ def register_product(weight: Weight, gate: Function | None = None) -> Function:
     @routine
     def apply(sums, m, first, last, c, end, out, stride, order, unit, beside):
         for column in range(c, end):
-            to = column_at(out, column, stride, order)
+            to = column_address(out, column, stride, order)
             for i in range(first, last):
                 x, y = sums + (i - first) * SUMS + (column - c) * ROW, to + 4 * rows * i
                 gate(unit, y, x, y + beside, min(rows, m - i * rows))
 
     @fn
-    def gated(w, w_stride, k, m, first, last, a, n, out, stride, order, sums, unit, beside):
+    def gated_product(w, w_stride, k, m, first, last, a, n, out, stride, order, sums, unit, beside):
         """Multiply panels first .. last of the matrix at w by n packed columns at a.
 
         Column c is stored at out + c * stride, or at out + order[c] * stride if `order` is not 0.
         """
-        steps, panel = steps_of(k), sums + SUM_BYTES
+        steps, panel = count_steps(k), sums + SUM_BYTES
         amx.begin()
         for c in range(0, n, COLUMNS):
             end = min(n, c + COLUMNS)
@@ -129,6 +129,6 @@ def register_product(weight: Weight, gate: Function | None = None) -> Function:
 
     @fn
     def product(w, w_stride, k, m, first, last, a, n, out, stride, order, sums):
-        gated(w, w_stride, k, m, first, last, a, n, out, stride, order, sums, 0, 0)
+        gated_product(w, w_stride, k, m, first, last, a, n, out, stride, order, sums, 0, 0)
 
-    return product if gate is None else gated
+    return product if gate is None else gated_product

@@ -5,25 +5,25 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.kernel import Kernel, kernel
-from ggml_cpu.kernels._products import shape_of
+from ggml_cpu.kernels._products import get_shape
 from ggml_cpu.quants import weights
 
 
 def _to_panels(weight: Weight) -> Kernel:
     unpack, rows, panel = weight.unpack, weight.rows, weight.panel
-    shape = shape_of(weight)
-    steps_of, panels_of = shape.steps_of, shape.panels_of
+    shape = get_shape(weight)
+    count_steps, count_panels = shape.count_steps, shape.count_panels
 
     @kernel(name=f"repack_{weight.type.name}")
     def repack_panels(p, ith, nth):
         """Repack src0 [k, m, n2, n3] from rows into panels in dst."""
         k, m, n2 = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2)
-        panels, stride = panels_of(m), v.nb(p, 1, 1)
+        panels, stride = count_panels(m), v.nb(p, 1, 1)
         start, stop = v.split(panels * n2 * v.ne(p, 1, 3), ith, nth)
         for u in range(start, stop):
             i, row = u // panels, u % panels * rows
             src = v.data(p, 1) + i % n2 * v.nb(p, 1, 2) + i // n2 * v.nb(p, 1, 3) + row * stride
-            to = v.data(p, 0) + u * panel(steps_of(k))
+            to = v.data(p, 0) + u * panel(count_steps(k))
             unpack(src, stride, min(rows, m - row), k, to)
 
     return repack_panels

@@ -12,7 +12,7 @@ from ggml_cpu.kernel import fn
 
 
 @fn
-def row_at(p, target, slot, seq, size, n_seqs):
+def state_address(p, target, slot, seq, size, n_seqs):
     """Return the address of a sequence's state [size], `slot` tokens before the last."""
     if v.ne(p, target, 0) == size and v.ne(p, target, 1) == n_seqs:
         return v.data(p, target) + slot * v.nb(p, target, 2) + seq * v.nb(p, target, 1)
@@ -24,6 +24,6 @@ def is_overwritten(p, target, source, seq, size, n_seqs, n_slots):
     """Return True if another sequence's state overwrites `source`, the initial state of `seq`."""
     for slot in range(n_slots):
         for other in range(n_seqs):
-            if other != seq and row_at(p, target, slot, other, size, n_seqs) == source:
+            if other != seq and state_address(p, target, slot, other, size, n_seqs) == source:
                 return True
     return False

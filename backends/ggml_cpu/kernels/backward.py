@@ -5,7 +5,16 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.faults import in_range
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import F16, F32, Element, both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import (
+    F16,
+    F32,
+    Element,
+    dense_rows,
+    n_rows,
+    require_all,
+    row_address,
+    types_are,
+)
 from ggml_cpu.kernels._map import map_pairs
 from ggml_cpu.kernels._moves import fill_words
 from ggml_cpu.kernels.norm import sum_of_squares
@@ -14,7 +23,7 @@ from ggml_cpu.target import LANES
 COLUMNS = 64 * LANES  # maximum columns of a sum, to fit the L1 cache while rows stream past
 ROWS = 8  # source rows added at a time, fewer than the ways of the L1 cache
 MORE_THAN_CACHED = 1 << 24  # bytes from which dst is cleared with non-temporal stores
-f32_rows = both(types_are("f32", "f32", "f32"), dense_rows)
+f32_rows = require_all(types_are("f32", "f32", "f32"), dense_rows)
 
 
 @fn
@@ -32,7 +41,7 @@ def rms_norm_back_f32(p, ith, nth):
     n, eps = v.ne(p, 0, 0), v.op_f32(p, 0)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        d, grad, x = row_at(p, 0, r), row_at(p, 1, r), row_at(p, 2, r)
+        d, grad, x = row_address(p, 0, r), row_address(p, 1, r), row_address(p, 2, r)
         total = sum_of_squares(x, n) + n * eps
         along = v.float32(-product(x, grad, n) / total)
         factor = v.float32(1.0) / v.sqrtf(total / n)
@@ -60,7 +69,7 @@ def soft_max_back_f32(p, ith, nth):
     n, scale = v.ne(p, 0, 0), v.op_f32(p, 0)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        d, grad, y = row_at(p, 0, r), row_at(p, 1, r), row_at(p, 2, r)
+        d, grad, y = row_address(p, 0, r), row_address(p, 1, r), row_address(p, 2, r)
         along = v.float32(product(y, grad, n))
         for i in range(0, n, v.LANES):
             g = v.f32_load_n(grad + 4 * i, n - i) - along
@@ -88,7 +97,7 @@ def _get_rows_back(element: Element) -> None:
 
     @kernel(
         "GET_ROWS_BACK",
-        when=both(types_are("f32", element.name, "i32"), dense_rows),
+        when=require_all(types_are("f32", element.name, "i32"), dense_rows),
         name=f"get_rows_back_{element.name}",
     )
     def get_rows_back(p, ith, nth):
@@ -97,7 +106,7 @@ def _get_rows_back(element: Element) -> None:
         Splitting by rows would race: several gradients may belong to one row.
         """
         n = v.ne(p, 0, 0)
-        start, stop = v.split_by(n, v.LANES, ith, nth)
+        start, stop = v.split_aligned(n, v.LANES, ith, nth)
         clear_columns(p, start, stop)
         for r in range(v.ne(p, 1, 1)):
             grad = v.data(p, 1) + r * v.nb(p, 1, 1)
@@ -127,7 +136,7 @@ def add_tiles(d, row, step, count, n0, m0, n):
         v.store_n(d + 4 * i, total, n - i)
 
 
-@kernel("REPEAT_BACK", when=both(types_are("f32", "f32"), dense_rows))
+@kernel("REPEAT_BACK", when=require_all(types_are("f32", "f32"), dense_rows))
 def repeat_back_f32(p, ith, nth):
     """Sum the repeats of src0 into dst.
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, row_repeated, run_stop
+from ggml_cpu.kernels._common import (
+    dense_rows,
+    n_rows,
+    require_all,
+    row_address,
+    row_repeated,
+    run_stop,
+)
 from ggml_cpu.kernels._moves import copy_bytes, transpose_words
 from ggml_py.tensor import Tensor
 
@@ -58,13 +65,15 @@ def concat_part(p, k, shift, ith, nth):
                     copy_bytes(d + r * v.nb(p, 0, 1) + i * d0, s + r * b1 + i * b0, size)
 
 
-@kernel("REPEAT", when=both(sizes_1_to_8, dense_rows), extra=lambda node: (node.type.type_size,))
+@kernel(
+    "REPEAT", when=require_all(sizes_1_to_8, dense_rows), extra=lambda node: (node.type.type_size,)
+)
 def repeat(p, ith, nth):
     n, m, m1 = v.ne(p, 0, 0), v.ne(p, 1, 0), v.ne(p, 1, 1)
     size = v.extra(p, 0)
     r, stop = v.split(n_rows(p, 0), ith, nth)
     while r < stop:  # one run of rows along dimension 1
-        d, s, end = row_at(p, 0, r), row_repeated(p, 1, r), run_stop(p, 0, r, stop)
+        d, s, end = row_address(p, 0, r), row_repeated(p, 1, r), run_stop(p, 0, r, stop)
         i1 = r % v.ne(p, 0, 1) % m1
         s -= i1 * v.nb(p, 1, 1)
         for i in range(end - r):

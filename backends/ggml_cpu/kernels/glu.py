@@ -8,9 +8,9 @@ from ggml_cpu.kernels._common import (
     F32,
     FLOATS,
     Element,
-    both,
     dense_rows,
-    row_at,
+    require_all,
+    row_address,
     row_repeated,
     types_are,
 )
@@ -27,9 +27,9 @@ def gate_and_value(p, r, size):
     These are rows of src0 and src1. Without src1 they are the two halves of a row of src0, and the
     second half is the gate if `swapped`.
     """
-    d, gate, half = row_at(p, 0, r), row_at(p, 1, r), v.ne(p, 0, 0) * size
+    d, gate, half = row_address(p, 0, r), row_address(p, 1, r), v.ne(p, 0, 0) * size
     if v.data(p, 2) != 0:
-        return d, gate, row_at(p, 2, r)
+        return d, gate, row_address(p, 2, r)
     if v.op_i32(p, 1) != 0:
         return d, gate + half, gate
     return d, gate, gate + half
@@ -40,7 +40,7 @@ def _glu(op: str, apply: Function, element: Element, params: Function = no_param
     pairs = map_pairs(apply, element, element, params, gate_and_value, repeated=0)
     name = f"{op.lower()}_{element.name}"
 
-    @kernel(op, when=both(types_are(element.name, element.name), dense_rows), name=name)
+    @kernel(op, when=require_all(types_are(element.name, element.name), dense_rows), name=name)
     def glu(p, ith, nth):
         pairs(p, ith, nth)
 
@@ -123,7 +123,7 @@ def value_and_gate(p, r, size):
 
     A row of src0 may have a single element, which gates the whole row.
     """
-    return row_at(p, 0, r), row_at(p, 2, r), row_repeated(p, 1, r)
+    return row_address(p, 0, r), row_address(p, 2, r), row_repeated(p, 1, r)
 
 
 @fn
@@ -136,14 +136,14 @@ def _mul_unary(kind: str, apply: Function) -> None:
         return "" if node.param("kind") == KINDS[kind] else f"computes only {kind}"
 
     @fn
-    def gated(y, gate, limit):
+    def apply_gate(y, gate, limit):
         gate = apply(gate)
         if limit > 0.0:
             gate, y = v.vmin(gate, limit), v.vmax(v.vmin(y, limit), -limit)
         return gate * y
 
-    pairs = map_pairs(gated, F32, F32, second_param, value_and_gate, repeated=1)
-    when = both(types_are("f32", "f32", "f32"), dense_rows, of_kind)
+    pairs = map_pairs(apply_gate, F32, F32, second_param, value_and_gate, repeated=1)
+    when = require_all(types_are("f32", "f32", "f32"), dense_rows, of_kind)
 
     @kernel("FUSED_MUL_UNARY", when=when, name=f"fused_mul_{kind}_f32")
     def fused_mul_unary(p, ith, nth):

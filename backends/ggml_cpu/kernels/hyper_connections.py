@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import both, dense_rows, row_at, types_are
+from ggml_cpu.kernels._common import dense_rows, require_all, row_address, types_are
 from ggml_py.tensor import Tensor
 
 
-def gated(node: Tensor) -> str:
+def require_gates(node: Tensor) -> str:
     return "" if node.param("gated") else "needs gates"
 
 
-def weighted(node: Tensor) -> str:
+def require_weights(node: Tensor) -> str:
     return "needs one weight per stream" if node.param("gated") else ""
 
 
-@kernel("DSV4_HC_PRE", when=both(types_are("f32", "f32", "f32"), dense_rows, gated))
+@kernel("DSV4_HC_PRE", when=require_all(types_are("f32", "f32", "f32"), dense_rows, require_gates))
 def dsv4_hc_pre_gated_f32(p, ith, nth):
     n = v.ne(p, 1, 0)
     start, stop = v.split(v.ne(p, 1, 2), ith, nth)
@@ -31,10 +31,12 @@ def dsv4_hc_pre_gated_f32(p, ith, nth):
                 stream = v.f32_load_n(x + s * v.nb(p, 1, 1) + 4 * i, n - i)
                 gate = v.f32_load_n(gates + s * v.nb(p, 2, 1) + 4 * i, n - i)
                 total = v.fma(stream, v.vsigmoid(gate), total)
-            v.store_n(row_at(p, 0, t) + 4 * i, total * v.op_f32(p, 0), n - i)
+            v.store_n(row_address(p, 0, t) + 4 * i, total * v.op_f32(p, 0), n - i)
 
 
-@kernel("DSV4_HC_PRE", when=both(types_are("f32", "f32", "f32"), dense_rows, weighted))
+@kernel(
+    "DSV4_HC_PRE", when=require_all(types_are("f32", "f32", "f32"), dense_rows, require_weights)
+)
 def dsv4_hc_pre_f32(p, ith, nth):
     n, n_streams = v.ne(p, 1, 0), v.ne(p, 1, 1)
     start, stop = v.split(v.ne(p, 1, 2), ith, nth)
@@ -45,7 +47,7 @@ def dsv4_hc_pre_f32(p, ith, nth):
             for s in range(n_streams):
                 stream = v.f32_load_n(x + s * v.nb(p, 1, 1) + 4 * i, n - i)
                 total = v.fma(stream, v.f32(v.ld_f32(weights + 4 * s)), total)
-            v.store_n(row_at(p, 0, t) + 4 * i, total * v.op_f32(p, 0), n - i)
+            v.store_n(row_address(p, 0, t) + 4 * i, total * v.op_f32(p, 0), n - i)
 
 
 @fn
@@ -56,7 +58,7 @@ def soft_max_row(mixes, base, scale, eps):
     return e / v.vsum(e) + eps
 
 
-@kernel("DSV4_HC_COMB", when=both(types_are("f32", "f32", "f32", "f32"), dense_rows))
+@kernel("DSV4_HC_COMB", when=require_all(types_are("f32", "f32", "f32", "f32"), dense_rows))
 def dsv4_hc_comb_f32(p, ith, nth):
     """Normalize each token's 4 x 4 mixing matrix with Sinkhorn iterations.
 
@@ -83,7 +85,7 @@ def dsv4_hc_comb_f32(p, ith, nth):
         v.store(d + 48, r3)
 
 
-@kernel("DSV4_HC_POST", when=both(types_are(*["f32"] * 4), dense_rows))
+@kernel("DSV4_HC_POST", when=require_all(types_are(*["f32"] * 4), dense_rows))
 def dsv4_hc_post_f32(p, ith, nth):
     n, n_streams = v.ne(p, 0, 0), v.ne(p, 0, 1)
     start, stop = v.split(n_streams * v.ne(p, 0, 2), ith, nth)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import F16, F32, Element, both, dense_rows, row_at, types_are
+from ggml_cpu.kernels._common import (
+    F16,
+    F32,
+    Element,
+    dense_rows,
+    require_all,
+    row_address,
+    types_are,
+)
 from ggml_cpu.kernels._map import PLACES, map_pairs, map_rows
 from ggml_cpu.kernels.unary import first_param
 
-f32_rows = both(types_are("f32", "f32"), dense_rows)
+f32_rows = require_all(types_are("f32", "f32"), dense_rows)
 
 
 @fn
@@ -20,7 +28,7 @@ def triangle_rows(p, r, size):
     """
     i, kind = r % v.ne(p, 0, 1), v.op_i32(p, 0)
     edge = i + 3 - kind if kind >= 2 else i + kind
-    return row_at(p, 0, r), row_at(p, 1, r), -edge
+    return row_address(p, 0, r), row_address(p, 1, r), -edge
 
 
 @fn
@@ -30,11 +38,11 @@ def kept_side(p):
 
 
 @fn
-def kept(x, place, side):
+def keep_side(x, place, side):
     return v.select((place + 0.5) * side > 0.0, x, 0.0)
 
 
-tri_rows = map_pairs(kept, F32, PLACES, kept_side, triangle_rows, repeated=0)
+tri_rows = map_pairs(keep_side, F32, PLACES, kept_side, triangle_rows, repeated=0)
 
 
 @kernel("TRI", when=f32_rows)
@@ -43,14 +51,14 @@ def tri_f32(p, ith, nth):
 
 
 @fn
-def filled(x, value):
+def fill_value(x, value):
     return v.f32(value)
 
 
 def _fill(element: Element) -> None:
-    rows, types = map_rows(filled, element, first_param), types_are(element.name, element.name)
+    rows, types = map_rows(fill_value, element, first_param), types_are(element.name, element.name)
 
-    @kernel("FILL", when=both(types, dense_rows), name=f"fill_{element.name}")
+    @kernel("FILL", when=require_all(types, dense_rows), name=f"fill_{element.name}")
     def fill(p, ith, nth):
         rows(p, ith, nth)
 
@@ -62,15 +70,15 @@ for _e in (F32, F16):
 @fn
 def diagonal_rows(p, r, size):
     """Return the addresses of row r of dst and src0, and minus its last unmasked column."""
-    return row_at(p, 0, r), row_at(p, 1, r), -(v.op_i32(p, 0) + r % v.ne(p, 0, 1))
+    return row_address(p, 0, r), row_address(p, 1, r), -(v.op_i32(p, 0) + r % v.ne(p, 0, 1))
 
 
 def _diag_mask(op: str, value: float) -> None:
     @fn
-    def masked(x, place):
+    def mask_value(x, place):
         return v.select(place > 0.0, value, x)
 
-    rows = map_pairs(masked, F32, PLACES, rows_of=diagonal_rows, repeated=0)
+    rows = map_pairs(mask_value, F32, PLACES, rows_of=diagonal_rows, repeated=0)
 
     @kernel(op, when=f32_rows, name=f"{op.lower()}_f32")
     def diag_mask(p, ith, nth):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import dense_rows, n_rows, require_all, row_address, types_are
 
-f32_rows = both(types_are("f32", "f32"), dense_rows)
+f32_rows = require_all(types_are("f32", "f32"), dense_rows)
 
 
 @fn
@@ -35,7 +35,7 @@ def rms_factor(x, n, eps):
 
 
 @fn
-def sum_of(x, n):
+def sum_row(x, n):
     """Return the sum of a row in float64."""
     s0 = v.to_f64(v.f32(0.0))
     s1 = s0
@@ -51,7 +51,7 @@ def sum_of(x, n):
 
 
 @fn
-def scaled(d, x, factor, n):
+def scale_row(d, x, factor, n):
     """Store d = x * factor for n elements."""
     i = 0
     while i + v.LANES <= n:
@@ -66,8 +66,8 @@ def rms_norm_f32(p, ith, nth):
     n = v.ne(p, 0, 0)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        x = row_at(p, 1, r)
-        scaled(row_at(p, 0, r), x, rms_factor(x, n, v.op_f32(p, 0)), n)
+        x = row_address(p, 1, r)
+        scale_row(row_address(p, 0, r), x, rms_factor(x, n, v.op_f32(p, 0)), n)
 
 
 @kernel("L2_NORM", when=f32_rows)
@@ -75,13 +75,13 @@ def l2_norm_f32(p, ith, nth):
     n = v.ne(p, 0, 0)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        x = row_at(p, 1, r)
+        x = row_address(p, 1, r)
         length = v.sqrtf(sum_of_squares(x, n))
-        scaled(row_at(p, 0, r), x, 1.0 / max(length, v.op_f32(p, 0)), n)
+        scale_row(row_address(p, 0, r), x, 1.0 / max(length, v.op_f32(p, 0)), n)
 
 
 @fn
-def centred(d, x, mean, n):
+def center_row(d, x, mean, n):
     """Store d = x - mean; return the sum of squares of d."""
     for i in range(0, n, v.LANES):
         v.store_n(d + 4 * i, v.f32_load_n(x + 4 * i, n - i) - mean, n - i)
@@ -93,12 +93,12 @@ def norm_f32(p, ith, nth):
     n = v.ne(p, 0, 0)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        x, d = row_at(p, 1, r), row_at(p, 0, r)
-        variance = centred(d, x, sum_of(x, n) / n, n) / n
-        scaled(d, d, 1.0 / v.sqrtf(variance + v.op_f32(p, 0)), n)
+        x, d = row_address(p, 1, r), row_address(p, 0, r)
+        variance = center_row(d, x, sum_row(x, n) / n, n) / n
+        scale_row(d, d, 1.0 / v.sqrtf(variance + v.op_f32(p, 0)), n)
 
 
-@kernel("GROUP_NORM", when=both(types_are("f32", "f32"), dense_rows))
+@kernel("GROUP_NORM", when=require_all(types_are("f32", "f32"), dense_rows))
 def group_norm_f32(p, ith, nth):
     n0, n1, n2, n3 = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2), v.ne(p, 0, 3)
     n_groups = v.op_i32(p, 0)
@@ -109,11 +109,11 @@ def group_norm_f32(p, ith, nth):
         rows = (min(n2, (u % n_groups + 1) * per_group) - u % n_groups * per_group) * n1
         total = 0.0
         for r in range(first, first + rows):
-            total += sum_of(row_at(p, 1, r), n0)
+            total += sum_row(row_address(p, 1, r), n0)
         mean = total / (n0 * rows)
         squares = 0.0
         for r in range(first, first + rows):
-            squares += centred(row_at(p, 0, r), row_at(p, 1, r), mean, n0)
+            squares += center_row(row_address(p, 0, r), row_address(p, 1, r), mean, n0)
         factor = 1.0 / v.sqrtf(squares / (n0 * rows) + v.op_f32(p, 1))
         for r in range(first, first + rows):
-            scaled(row_at(p, 0, r), row_at(p, 0, r), factor, n0)
+            scale_row(row_address(p, 0, r), row_address(p, 0, r), factor, n0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
-from ggml_cpu.kernels._common import F16, F32, Element, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import F16, F32, Element, n_rows, row_address, types_are
 
 LOWEST = -3.4028234663852886e38  # maximum of an empty window
 
@@ -17,7 +17,7 @@ def _pool(element: Element) -> None:
         largest, k, s, p0 = v.op_i32(p, 0) == 0, v.op_i32(p, 1), v.op_i32(p, 2), v.op_i32(p, 3)
         start, stop = v.split(n_rows(p, 0), ith, nth)
         for r in range(start, stop):
-            x, d = row_at(p, 1, r), row_at(p, 0, r)
+            x, d = row_address(p, 1, r), row_address(p, 0, r)
             for i in range(v.ne(p, 0, 0)):
                 first, last = max(0, i * s - p0), min(v.ne(p, 1, 0), i * s - p0 + k)
                 y = v.float32(LOWEST) if largest else v.float32(0.0)
@@ -35,7 +35,7 @@ def _pool(element: Element) -> None:
         n1 = v.ne(p, 0, 1)
         start, stop = v.split(n_rows(p, 0), ith, nth)
         for r in range(start, stop):
-            d, plane = row_at(p, 0, r), row_at(p, 1, r // n1 * v.ne(p, 1, 1))
+            d, plane = row_address(p, 0, r), row_address(p, 1, r // n1 * v.ne(p, 1, 1))
             top = r % n1 * s1 - p1
             for i in range(v.ne(p, 0, 0)):
                 first, last = max(0, i * s0 - p0), min(v.ne(p, 1, 0), i * s0 - p0 + k0)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
-from ggml_cpu.kernels.norm import sum_of
+from ggml_cpu.kernels._common import dense_rows, n_rows, require_all, row_address, types_are
+from ggml_cpu.kernels.norm import sum_row
 from ggml_py.tensor import Tensor
 
 ABREAST = 4  # f32 vectors of a row that `cumsum_several` processes together
 HALVES = 2 * ABREAST  # float64 vectors with their sums
 
-f32_rows = both(types_are("f32", "f32"), dense_rows)
+f32_rows = require_all(types_are("f32", "f32"), dense_rows)
 
 
 @fn
@@ -30,7 +30,7 @@ def first_row(p, line, axis):
 def sum_rows_f32(p, ith, nth):
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        v.st_f32(row_at(p, 0, r), sum_of(row_at(p, 1, r), v.ne(p, 1, 0)))
+        v.st_f32(row_address(p, 0, r), sum_row(row_address(p, 1, r), v.ne(p, 1, 0)))
 
 
 @kernel("MEAN", when=f32_rows)
@@ -38,7 +38,7 @@ def mean_f32(p, ith, nth):
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
         n = v.ne(p, 1, 0)
-        v.st_f32(row_at(p, 0, r), sum_of(row_at(p, 1, r), n) / n)
+        v.st_f32(row_address(p, 0, r), sum_row(row_address(p, 1, r), n) / n)
 
 
 @kernel("SUM", when=f32_rows)
@@ -46,7 +46,7 @@ def sum_f32(p, ith, nth):
     if ith == 0:
         total = 0.0
         for r in range(n_rows(p, 1)):
-            total += sum_of(row_at(p, 1, r), v.ne(p, 1, 0))
+            total += sum_row(row_address(p, 1, r), v.ne(p, 1, 0))
         v.st_f32(v.data(p, 0), total)
 
 
@@ -54,11 +54,11 @@ def along_rows(node: Tensor) -> str:
     return "" if node.param("axis") == 0 else "sums along rows only"
 
 
-@kernel("CUMSUM", when=both(f32_rows, along_rows), rank=1)
+@kernel("CUMSUM", when=require_all(f32_rows, along_rows), rank=1)
 def cumsum_f32(p, ith, nth):
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        d, x = row_at(p, 0, r), row_at(p, 1, r)
+        d, x = row_address(p, 0, r), row_address(p, 1, r)
         total = 0.0
         for i in range(v.ne(p, 0, 0)):
             total += v.ld_f32(x + 4 * i)
@@ -102,7 +102,7 @@ def cumsum_axis_f32(p, ith, nth):
     u, stop = v.split(n_rows(p, 0) // max(length, 1) * blocks, ith, nth)
     while u < stop:
         r, c = first_row(p, u // blocks, axis), u % blocks * v.LANES
-        d, x = row_at(p, 0, r) + 4 * c, row_at(p, 1, r) + 4 * c
+        d, x = row_address(p, 0, r) + 4 * c, row_address(p, 1, r) + 4 * c
         if u + ABREAST <= stop and c + ABREAST * v.LANES <= n:
             cumsum_several(d, x, step_d, step_x, length)
             u += ABREAST
@@ -111,11 +111,11 @@ def cumsum_axis_f32(p, ith, nth):
             u += 1
 
 
-@kernel("ARGMAX", when=both(types_are("i32", "f32"), dense_rows))
+@kernel("ARGMAX", when=require_all(types_are("i32", "f32"), dense_rows))
 def argmax_f32(p, ith, nth):
     start, stop = v.split(n_rows(p, 1), ith, nth)
     for r in range(start, stop):
-        x = row_at(p, 1, r)
+        x = row_address(p, 1, r)
         best = 0
         for i in range(1, v.ne(p, 1, 0)):
             if v.ld_f32(x + 4 * i) > v.ld_f32(x + 4 * best):

@@ -8,10 +8,10 @@ from ggml_cpu.kernels._common import (
     F16,
     F32,
     Element,
-    both,
     n_rows,
-    padded,
-    row_at,
+    pad_to_lanes,
+    require_all,
+    row_address,
     run_stop,
     types_are,
 )
@@ -35,7 +35,7 @@ def correction_dim(n_dims, n_ctx_orig, rotations, base):
 
 
 @fn
-def axis_of(p, pair):
+def position_axis(p, pair):
     """Return the index of the position (t, h, w, e) that rotates a pair."""
     t, h, w, e = v.op_i32(p, 11), v.op_i32(p, 12), v.op_i32(p, 13), v.op_i32(p, 14)
     sector = pair % (t + h + w + e)
@@ -53,7 +53,7 @@ def axis_of(p, pair):
 
 
 @fn
-def power_of(p, pair):
+def theta_power(p, pair):
     """Return the exponent of theta_scale for a pair; it restarts per section in VISION mode."""
     if v.op_i32(p, 2) != VISION:
         return pair
@@ -73,7 +73,7 @@ def row_bytes(pairs: int) -> int:
     A thread's frequencies are four such rows in local scratch. The table in shared scratch has two
     per token: interleaved cosines and sines.
     """
-    return 4 * padded(pairs)
+    return 4 * pad_to_lanes(pairs)
 
 
 @fn
@@ -91,12 +91,12 @@ def make_frequencies(p, rows):
     high = v.ceilf(correction_dim(n_dims, v.op_i32(p, 4), v.op_f32(p, 10), base))
     low, high = max(0.0, low), min(n_dims - 1, high)
     factor = v.float32(1.0)
-    for pair in range(padded(pairs)):
+    for pair in range(pad_to_lanes(pairs)):
         at = rows + 4 * pair
-        if pair < pairs and power_of(p, pair) == 0:
+        if pair < pairs and theta_power(p, pair) == 0:
             factor = v.float32(1.0)
         v.st_f32(at, factor)
-        v.st_i32(at + size, axis_of(p, pair) * n_tokens if many else 0)
+        v.st_i32(at + size, position_axis(p, pair) * n_tokens if many else 0)
         has_factor = pair < pairs and v.data(p, 3) != 0
         v.st_f32(at + 2 * size, v.ld_f32(v.data(p, 3) + 4 * pair) if has_factor else 1.0)
         y = (pair - low) / max(0.001, high - low)
@@ -222,7 +222,7 @@ def _rope(element: Element) -> None:
     def rope(p, ith, nth):
         r, stop = v.split(n_rows(p, 0), ith, nth)
         while r < stop:  # heads of one token
-            d, x, end = row_at(p, 0, r), row_at(p, 1, r), run_stop(p, 0, r, stop)
+            d, x, end = row_address(p, 0, r), row_address(p, 1, r), run_stop(p, 0, r, stop)
             token = r // v.ne(p, 0, 1) % v.ne(p, 0, 2)
             table = v.shared(p) + 2 * row_bytes(n_pairs(p)) * token
             for i in range(end - r):
@@ -232,7 +232,7 @@ def _rope(element: Element) -> None:
     for op, step in (("ROPE", rope_table), ("ROPE_BACK", rope_back_table)):
         kernel(
             op,
-            when=both(types_are(element.name, element.name), dense_result),
+            when=require_all(types_are(element.name, element.name), dense_result),
             prepare=(step,),
             scratch=table_bytes,
             name=f"{op.lower()}_{element.name}",

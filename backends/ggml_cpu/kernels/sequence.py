@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
-from ggml_cpu.kernels._common import both, dense_rows, types_are
+from ggml_cpu.kernels._common import dense_rows, require_all, types_are
 
 
 @kernel("ARANGE", when=types_are("f32"))
@@ -15,7 +15,7 @@ def arange_f32(p, ith, nth):
         v.st_f32(v.data(p, 0) + 4 * i, first + step * v.float32(i))
 
 
-@kernel("TIMESTEP_EMBEDDING", when=both(types_are("f32", "f32"), dense_rows))
+@kernel("TIMESTEP_EMBEDDING", when=require_all(types_are("f32", "f32"), dense_rows))
 def timestep_embedding_f32(p, ith, nth):
     dim, half = v.op_i32(p, 0), v.op_i32(p, 0) // 2
     rate = -v.logf(v.float32(v.op_i32(p, 1)))

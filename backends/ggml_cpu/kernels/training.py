@@ -7,11 +7,11 @@ from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import (
     CHUNK,
     F32,
-    both,
-    chunks_of,
+    count_chunks,
     dense_rows,
     n_rows,
-    row_at,
+    require_all,
+    row_address,
     types_are,
 )
 from ggml_cpu.kernels._map import map_pairs, map_vectors
@@ -44,7 +44,7 @@ def row_losses(p, ith, nth):
     n, spare = v.ne(p, 1, 0), v.local(p, ith)
     start, stop = v.split(n_rows(p, 1), ith, nth)
     for r in range(start, stop):
-        x, labels = row_at(p, 1, r), row_at(p, 2, r)
+        x, labels = row_address(p, 1, r), row_address(p, 2, r)
         top = copied_top(spare, x, n)
         whole = v.logf(exponentials(spare, n, top)) + top
         total = v.to_f64(v.f32(0.0))
@@ -57,7 +57,7 @@ def row_losses(p, ith, nth):
 
 @kernel(
     "CROSS_ENTROPY_LOSS",
-    when=both(types_are("f32", "f32", "f32"), dense_rows),
+    when=require_all(types_are("f32", "f32", "f32"), dense_rows),
     scratch=losses_scratch,
     prepare=(row_losses,),
 )
@@ -69,13 +69,13 @@ def cross_entropy_loss_f32(p, ith, nth):
         v.st_f32(v.data(p, 0), total / rows)
 
 
-@kernel("CROSS_ENTROPY_LOSS_BACK", when=both(types_are(*["f32"] * 4), dense_rows))
+@kernel("CROSS_ENTROPY_LOSS_BACK", when=require_all(types_are(*["f32"] * 4), dense_rows))
 def cross_entropy_loss_back_f32(p, ith, nth):
     n, grad = v.ne(p, 0, 0), v.ld_f32(v.data(p, 1)) / n_rows(p, 0)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        d, labels = row_at(p, 0, r), row_at(p, 3, r)
-        top = copied_top(d, row_at(p, 2, r), n)
+        d, labels = row_address(p, 0, r), row_address(p, 3, r)
+        top = copied_top(d, row_address(p, 2, r), n)
         factor = v.float32(1.0 / exponentials(d, n, top))
         for i in range(0, n, v.LANES):
             y = v.f32_load_n(d + 4 * i, n - i) * factor - v.f32_load_n(labels + 4 * i, n - i)
@@ -152,11 +152,11 @@ def equal_words(a, b, n):
 @kernel("COUNT_EQUAL", when=types_are("i64", "i32", "i32"), prepare=(count_from_zero,))
 def count_equal_i32(p, ith, nth):
     count, n = 0, v.ne(p, 1, 0)
-    step_a, step_b, pieces = v.nb(p, 1, 0), v.nb(p, 2, 0), chunks_of(n)
+    step_a, step_b, pieces = v.nb(p, 1, 0), v.nb(p, 2, 0), count_chunks(n)
     start, stop = v.split(n_rows(p, 1) * pieces, ith, nth)
     for u in range(start, stop):
         r, c = u // pieces, u % pieces * CHUNK
-        a, b = row_at(p, 1, r) + c * step_a, row_at(p, 2, r) + c * step_b
+        a, b = row_address(p, 1, r) + c * step_a, row_address(p, 2, r) + c * step_b
         if step_a == 4 and step_b == 4:
             count += equal_words(a, b, min(CHUNK, n - c))
         else:

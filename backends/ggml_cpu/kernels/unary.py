@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn, kernel
-from ggml_cpu.kernels._common import FLOATS, Element, both, dense_rows, types_are
+from ggml_cpu.kernels._common import FLOATS, Element, dense_rows, require_all, types_are
 from ggml_cpu.kernels._map import map_rows, no_params
 
 
@@ -175,7 +175,7 @@ def _unary(op: str, apply: Function, element: Element, params: Function = no_par
     """Declare dst = apply(src0) for one float type."""
     name, types = f"{op.lower()}_{element.name}", types_are(element.name, element.name)
 
-    declare = kernel(op, when=both(types, dense_rows), name=name, made=True)
+    declare = kernel(op, when=require_all(types, dense_rows), name=name, made=True)
     declare(lambda: map_rows(apply, element, params))
 
 

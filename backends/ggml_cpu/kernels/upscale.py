@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import n_rows, row_at, types_are
+from ggml_cpu.kernels._common import n_rows, row_address, types_are
 from ggml_cpu.kernels._moves import copy_bytes
 from ggml_py.tensor import Tensor
 
@@ -37,13 +37,13 @@ def upscale_scratch(node: Tensor, nth: int) -> tuple[int, int]:
 
 
 @fn
-def near(x):
+def near_weight(x):
     """Return the bicubic weight of a pixel at distance x <= 1 (Keys)."""
     return v.float32(((CUBIC + 2.0) * x - (CUBIC + 3.0)) * x * x + 1.0)
 
 
 @fn
-def far(x):
+def far_weight(x):
     """Return the bicubic weight of a pixel at distance 1 <= x <= 2."""
     return v.float32(((CUBIC * x - 5.0 * CUBIC) * x + 8.0 * CUBIC) * x - 4.0 * CUBIC)
 
@@ -94,10 +94,10 @@ def find_taps(to, step, n, mode, i, n_out, n_in):
         v.st_f32(to + 2 * step, part)
     else:
         v.st_i32(to, first - 1)
-        v.st_f32(to + step, far(part + v.float32(1.0)))
-        v.st_f32(to + 2 * step, near(part))
-        v.st_f32(to + 3 * step, near(v.float32(1.0) - part))
-        v.st_f32(to + 4 * step, far(v.float32(2.0) - part))
+        v.st_f32(to + step, far_weight(part + v.float32(1.0)))
+        v.st_f32(to + 2 * step, near_weight(part))
+        v.st_f32(to + 3 * step, near_weight(v.float32(1.0) - part))
+        v.st_f32(to + 4 * step, far_weight(v.float32(2.0) - part))
 
 
 @kernel()
@@ -113,7 +113,7 @@ def upscale_taps(p, ith, nth):
 
 
 @fn
-def plane_of(i, n_out, n_in):
+def source_plane(i, n_out, n_in):
     return int(v.float32(i) / (v.float32(n_out) / v.float32(n_in)))
 
 
@@ -163,11 +163,14 @@ def upscale_f32(p, ith, nth):
     n, last, before, above = v.extra(p, 0), v.ne(p, 1, 0) - 1, 0, 0
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        i2 = plane_of(r // n1 % n2, n2, v.ne(p, 1, 2))
-        i3 = plane_of(r // (n1 * n2), n3, v.ne(p, 1, 3))
+        i2 = source_plane(r // n1 % n2, n2, v.ne(p, 1, 2))
+        i3 = source_plane(r // (n1 * n2), n3, v.ne(p, 1, 3))
         plane = v.data(p, 1) + i2 * v.nb(p, 1, 2) + i3 * v.nb(p, 1, 3)
         taps = v.shared(p) + taps_bytes(n0 + r % n1, n)
-        d, row = row_at(p, 0, r), plane + min(v.ld_i32(taps), v.ne(p, 1, 1) - 1) * v.nb(p, 1, 1)
+        d, row = (
+            row_address(p, 0, r),
+            plane + min(v.ld_i32(taps), v.ne(p, 1, 1) - 1) * v.nb(p, 1, 1),
+        )
         if n == 1 and row == before:
             copy_bytes(d, above, 4 * n0)
         elif n == 1 and v.nb(p, 1, 0) == 4:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
-from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import dense_rows, n_rows, require_all, row_address, types_are
 from ggml_cpu.kernels._moves import copy_bytes, fill_words
 
-f32_rows = both(types_are("f32", "f32"), dense_rows)
+f32_rows = require_all(types_are("f32", "f32"), dense_rows)
 
 
 @kernel("WIN_PART", when=f32_rows)
@@ -19,9 +19,9 @@ def win_part_f32(p, ith, nth):
         x, y = window % npx * w + r % w, window // npx * w + r // w % w
         if x < v.ne(p, 1, 1) and y < v.ne(p, 1, 2):
             s = v.data(p, 1) + x * v.nb(p, 1, 1) + y * v.nb(p, 1, 2)
-            copy_bytes(row_at(p, 0, r), s, 4 * n)
+            copy_bytes(row_address(p, 0, r), s, 4 * n)
         else:
-            fill_words(row_at(p, 0, r), n)
+            fill_words(row_address(p, 0, r), n)
 
 
 @kernel("WIN_UNPART", when=f32_rows)
@@ -32,10 +32,10 @@ def win_unpart_f32(p, ith, nth):
     for r in range(start, stop):
         x, y = r % width, r // width
         s = v.data(p, 1) + x % w * v.nb(p, 1, 1) + y % w * v.nb(p, 1, 2)
-        copy_bytes(row_at(p, 0, r), s + (y // w * npx + x // w) * v.nb(p, 1, 3), 4 * n)
+        copy_bytes(row_address(p, 0, r), s + (y // w * npx + x // w) * v.nb(p, 1, 3), 4 * n)
 
 
-@kernel("GET_REL_POS", when=both(types_are("f16", "f16"), dense_rows))
+@kernel("GET_REL_POS", when=require_all(types_are("f16", "f16"), dense_rows))
 def get_rel_pos_f16(p, ith, nth):
     """Copy source row q - k + n - 1 to row k of plane q."""
     n, size = v.ne(p, 0, 1), 2 * v.ne(p, 0, 0)

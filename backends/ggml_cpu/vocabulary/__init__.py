@@ -40,7 +40,7 @@ from .atomic import (
     sleep_while,
     wake,
 )
-from .block import data, extra, local, nb, ne, op_f32, op_i32, shared, split, split_by
+from .block import data, extra, local, nb, ne, op_f32, op_i32, shared, split, split_aligned
 from .dot import dot2, dot4, dot4_biased, dot4_i8, dot_pairs, matrix_dot
 from .dot_bf16 import bf16_of, dotbf16, matrix_dotbf16
 from .functions import (

@@ -98,7 +98,7 @@ def split(n, ith, nth):
 
 
 @inlined
-def split_by(n, step, ith, nth):
+def split_aligned(n, step, ith, nth):
     """Return (start, stop) like `split`, with starts at multiples of `step`."""
     units = (n + step - 1) // step
     return min(n, units * ith // nth * step), min(n, units * (ith + 1) // nth * step)

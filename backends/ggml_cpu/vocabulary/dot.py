@@ -18,7 +18,7 @@ from ggml_cpu.kernel import Function
 from ggml_cpu.target import AVX2, AVX512, I8_BIAS, LANES, NEON_DOT, NEON_MATRIX, PAIRS, VNNI, X86
 
 from .lanes import WORDS, even, odd, shuffle
-from .vec import I32, Vec, call, chunked, constant, inlined, intrinsic, permute
+from .vec import I32, Vec, apply_pieces, call, constant, inlined, intrinsic, permute
 
 as_i8, as_i32 = WORDS["as_i8"], WORDS["as_i32"]
 Emit = Callable[..., ir.Value]  # emit(builder, *operands) for one native vector
@@ -126,7 +126,7 @@ def _dot4(
 
     def emit(context, builder, sig, args):
         widest, one = choose
-        return chunked(builder, widest, args, one)
+        return apply_pieces(builder, widest, args, one)
 
     return acc(acc, x, y), emit
 
@@ -196,11 +196,11 @@ def dot2(typing, acc, x, y):
     if not _is_dot(acc, x, y, "i16", 2) or acc.n < 4:
         return None
 
-    def plain(builder, acc, x, y):
+    def emit_plain(builder, acc, x, y):
         return builder.add(acc, _pair_sums(builder, x, y))
 
     def emit(context, builder, sig, args):
-        return chunked(builder, LANES, args, _vnni("vpdpwssd") if VNNI else plain)
+        return apply_pieces(builder, LANES, args, _vnni("vpdpwssd") if VNNI else emit_plain)
 
     return acc(acc, x, y), emit
 
@@ -221,7 +221,7 @@ def dot_pairs(typing, acc, u, s):
         return builder.add(acc, pairs)
 
     def emit(context, builder, sig, args):
-        return chunked(builder, 2 * LANES, args, one)
+        return apply_pieces(builder, 2 * LANES, args, one)
 
     return acc(acc, u, s), emit
 

@@ -8,7 +8,7 @@ from ggml_cpu.target import BF16, LANES, NEON_BF16, X86
 
 from .half import f32_to_bf16
 from .lanes import WORDS, concat, even, odd, shuffle
-from .vec import I32, Vec, call, chunked, constant, inlined, intrinsic, suffix
+from .vec import I32, Vec, apply_pieces, call, constant, inlined, intrinsic, suffix
 
 I16 = ir.IntType(16)
 as_i16, as_i32, f32x8 = WORDS["as_i16"], WORDS["as_i32"], WORDS["f32x8"]
@@ -55,7 +55,7 @@ def _hardware_dotbf16(builder: ir.IRBuilder, acc: ir.Value, x: ir.Value, y: ir.V
     return call(builder, f"llvm.{name}", acc.type, operands)
 
 
-def _hardware_bf16_of(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+def _hardware_bf16(builder: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
     n = 2 * x.type.count
     name = f"llvm.x86.avx512bf16.cvtne2ps2bf16.{n * 16}"
     halves = call(builder, name, ir.VectorType(_BFloat(), n), [y, x])
@@ -68,19 +68,19 @@ def _cvtne2ps2bf16(typing, x, y):
         return None
 
     def emit(context, builder, sig, args):
-        return _hardware_bf16_of(builder, *args)
+        return _hardware_bf16(builder, *args)
 
     return Vec("i16", 2 * LANES)(x, y), emit
 
 
 @inlined
-def _plain_bf16_of(x, y):
+def _plain_bf16(x, y):
     return concat(f32_to_bf16(x), f32_to_bf16(y))
 
 
 # bf16_of(x, y): the f32 vectors x and y concatenated, as raw bf16 (i16) for dotbf16 or AMX tiles.
 # Subnormals may become 0.
-bf16_of = _cvtne2ps2bf16 if BF16 and X86 else _plain_bf16_of
+bf16_of = _cvtne2ps2bf16 if BF16 and X86 else _plain_bf16
 
 
 @intrinsic
@@ -96,7 +96,7 @@ def dotbf16(typing, acc, x, y):
 
     def emit(context, builder, sig, args):
         widest = LANES if BF16 else 16
-        return chunked(builder, widest, args, _hardware_dotbf16 if BF16 else _plain_dotbf16)
+        return apply_pieces(builder, widest, args, _hardware_dotbf16 if BF16 else _plain_dotbf16)
 
     return acc(acc, x, y), emit
 

@@ -28,9 +28,9 @@ from .vec import (
     intrinsic,
     is_scalar,
     permute,
-    plain,
     suffix,
     vector_names,
+    without_literal,
 )
 
 WORDS: dict[str, Function] = {}
@@ -45,7 +45,7 @@ def _splat(vec: Vec) -> Function:
         def emit(context, builder, sig, args):
             return broadcast(context, builder, args[0], sig.args[0], vec)
 
-        return vec(plain(x)), emit
+        return vec(without_literal(x)), emit
 
     return fill
 
@@ -61,9 +61,9 @@ def _convert(builder: ir.IRBuilder, value: ir.Value, source: Vec, target: Vec) -
     return (builder.sext if target.bits > source.bits else builder.trunc)(value, target.ir)
 
 
-def _to(elem: str) -> Function:
+def _build_convert(elem: str) -> Function:
     @intrinsic
-    def to(typing, x):
+    def convert(typing, x):
         if not isinstance(x, Vec):
             return None
         result = x.with_elem(elem)
@@ -73,7 +73,7 @@ def _to(elem: str) -> Function:
 
         return result(x), emit
 
-    return to
+    return convert
 
 
 def _zext(elem: str) -> Function:
@@ -91,7 +91,7 @@ def _zext(elem: str) -> Function:
     return zext
 
 
-def _as(elem: str) -> Function:
+def _build_bitcast(elem: str) -> Function:
     @intrinsic
     def reread(typing, x):
         if not isinstance(x, Vec):
@@ -122,7 +122,7 @@ def select(typing, mask, a, b):
         y = broadcast(context, builder, args[2], sig.args[2], vec)
         return builder.select(args[0], x, y)
 
-    return vec(mask, plain(a), plain(b)), emit
+    return vec(mask, without_literal(a), without_literal(b)), emit
 
 
 def _mask(n: int) -> Function:
@@ -197,7 +197,7 @@ def set_lane(typing, x, i, value):
             number = builder.trunc(number, ELEMENTS[x.elem])
         return builder.insert_element(args[0], number, args[1])
 
-    return x(x, types.int64, plain(value)), emit
+    return x(x, types.int64, without_literal(value)), emit
 
 
 def _order(indices_of: Callable[[int], list[int]]) -> Function:
@@ -236,7 +236,7 @@ def _order2(indices_of: Callable[[int], list[int]]) -> Function:
     return rearrange
 
 
-def _order_by(indices_of: Callable[[int, int], list[int]]) -> Function:
+def _build_rearrange(indices_of: Callable[[int, int], list[int]]) -> Function:
     """Return a permutation with a literal int k; `indices_of(n, k)` lists the source lanes."""
 
     @intrinsic(prefer_literal=True)
@@ -254,7 +254,7 @@ def _order_by(indices_of: Callable[[int, int], list[int]]) -> Function:
     return rearrange
 
 
-def _order3_by(indices_of: Callable[[int, int], list[int]]) -> Function:
+def _build_rearrange3(indices_of: Callable[[int, int], list[int]]) -> Function:
     """Return a permutation of three vectors with a literal int k.
 
     `indices_of(n, k)` lists the source lanes 0 .. 3n - 1.
@@ -277,7 +277,7 @@ def _order3_by(indices_of: Callable[[int, int], list[int]]) -> Function:
     return rearrange
 
 
-def _interleaved(start: int) -> Callable[[int], list[int]]:
+def _interleave(start: int) -> Callable[[int], list[int]]:
     def order(n: int) -> list[int]:
         half = n // 2
         first = start * half
@@ -294,16 +294,16 @@ zip_halves = _order(lambda n: [i // 2 + i % 2 * (n // 2) for i in range(n)])
 reverse = _order(lambda n: list(range(n))[::-1])
 swap_pairs = _order(lambda n: [i ^ 1 for i in range(n)])
 concat = _order2(lambda n: list(range(2 * n)))
-zip_low = _order2(_interleaved(0))
-zip_high = _order2(_interleaved(1))
+zip_low = _order2(_interleave(0))
+zip_high = _order2(_interleave(1))
 evens = _order2(lambda n: list(range(0, 2 * n, 2)))
 odds = _order2(lambda n: list(range(1, 2 * n, 2)))
-quarter = _order_by(lambda n, k: list(range(k * n // 4, (k + 1) * n // 4)))
-rotate = _order_by(lambda n, k: [(i + k) % n for i in range(n)])
-every_third = _order3_by(lambda n, k: [3 * i + k for i in range(n)])
-mix_thirds = _order3_by(lambda n, k: [i // 3 + i % 3 * n for i in range(k * n, (k + 1) * n)])
-repeat_each = _order_by(lambda n, k: [i // k for i in range(n * k)])
-repeat_all = _order_by(lambda n, k: [i % n for i in range(n * k)])
+quarter = _build_rearrange(lambda n, k: list(range(k * n // 4, (k + 1) * n // 4)))
+rotate = _build_rearrange(lambda n, k: [(i + k) % n for i in range(n)])
+every_third = _build_rearrange3(lambda n, k: [3 * i + k for i in range(n)])
+mix_thirds = _build_rearrange3(lambda n, k: [i // 3 + i % 3 * n for i in range(k * n, (k + 1) * n)])
+repeat_each = _build_rearrange(lambda n, k: [i // k for i in range(n * k)])
+repeat_all = _build_rearrange(lambda n, k: [i % n for i in range(n * k)])
 
 
 @intrinsic(prefer_literal=True)
@@ -332,7 +332,7 @@ def asr(typing, x, count):
             *(broadcast(context, builder, a, k, vec) for a, k in zip(args, sig.args, strict=True))
         )
 
-    return vec(plain(x), plain(count)), emit
+    return vec(without_literal(x), without_literal(count)), emit
 
 
 def _reread_scalar(
@@ -346,7 +346,7 @@ def _reread_scalar(
             value = builder.bitcast(value, target_ir)
             return builder.sext(value, I64) if target is types.int64 else value
 
-        return target(plain(x)), emit
+        return target(without_literal(x)), emit
 
     return reread
 
@@ -358,7 +358,7 @@ bits_of_f32 = _reread_scalar(types.float32, types.int64, ir.FloatType(), I32)
 for _name, _vec in vector_names():
     WORDS[_name] = _splat(_vec)
 for _elem in ("i8", "i16", "i32", "i64", "f32", "f64"):
-    WORDS[f"to_{_elem}"] = _to(_elem)
-    WORDS[f"as_{_elem}"] = _as(_elem)
+    WORDS[f"to_{_elem}"] = _build_convert(_elem)
+    WORDS[f"as_{_elem}"] = _build_bitcast(_elem)
 for _elem in ("i16", "i32", "i64"):
     WORDS[f"zext_{_elem}"] = _zext(_elem)

@@ -7,7 +7,7 @@ from llvmlite import ir
 from ggml_cpu.kernel import Function
 from ggml_cpu.target import FMA
 
-from .vec import Vec, broadcast, call, common, constant, intrinsic, plain, suffix
+from .vec import Vec, broadcast, call, common, constant, intrinsic, suffix, without_literal
 
 
 @intrinsic
@@ -22,7 +22,7 @@ def fma(typing, a, b, c):
         full = [broadcast(context, builder, x, k, vec) for x, k in zip(args, sig.args, strict=True)]
         return call(builder, f"{name}.{suffix(vec.ir)}", vec.ir, full)
 
-    return vec(*map(plain, (a, b, c))), emit
+    return vec(*map(without_literal, (a, b, c))), emit
 
 
 def _unary(name: str) -> Function:
@@ -83,7 +83,7 @@ def _pick(comparison: str) -> Function:
             y = broadcast(context, builder, args[1], sig.args[1], vec)
             return pick(builder, comparison, x, y, vec)
 
-        return vec(plain(a), plain(b)), emit
+        return vec(without_literal(a), without_literal(b)), emit
 
     return function
 
@@ -104,4 +104,4 @@ def copysign(typing, magnitude, sign):
         y = broadcast(context, builder, args[1], sig.args[1], vec)
         return call(builder, f"llvm.copysign.{suffix(vec.ir)}", vec.ir, [x, y])
 
-    return vec(plain(magnitude), plain(sign)), emit
+    return vec(without_literal(magnitude), without_literal(sign)), emit

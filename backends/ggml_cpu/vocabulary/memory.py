@@ -27,11 +27,11 @@ from .vec import (
     inlined,
     intrinsic,
     native_count,
-    plain,
     pointer,
     splat,
     suffix,
     vector_names,
+    without_literal,
 )
 
 WORDS: dict[str, Function] = {}
@@ -61,7 +61,7 @@ def _bcast(vec: Vec) -> Function:
     return bcast
 
 
-def _first(builder: ir.IRBuilder, n: ir.Value, vec: Vec) -> ir.Value:
+def _first_lanes(builder: ir.IRBuilder, n: ir.Value, vec: Vec) -> ir.Value:
     """Emit the mask of lanes below the int64 `n`."""
     lanes = ir.Constant(ir.VectorType(I32, vec.n), list(range(vec.n)))
     bound = splat(builder, builder.trunc(n, I32), lanes.type)
@@ -85,7 +85,7 @@ def _load_n(vec: Vec) -> Function:
                     full = builder.load(where, align=1)
                     end_full = builder.block
                 with part:
-                    mask = _first(builder, args[1], vec)
+                    mask = _first_lanes(builder, args[1], vec)
                     some = call(builder, name, vec.ir, [where, I32(1), mask, zero])
                     end_some = builder.block
             value = builder.phi(vec.ir)
@@ -139,20 +139,20 @@ def store_n(typing, addr, x, n):
             with whole:
                 builder.store(args[1], where, align=1)
             with part:
-                mask = _first(builder, args[2], x)
+                mask = _first_lanes(builder, args[2], x)
                 call(builder, name, ir.VoidType(), [args[1], where, I32(1), mask])
         return context.get_dummy_value()
 
     return types.void(types.int64, x, types.int64), emit
 
 
-def _half(name: str, widen: Function, narrow: Function) -> None:
+def _add_half_words(name: str, widen: Function, narrow: Function) -> None:
     """Add loads and stores of a 16-bit float type, converted to and from f32, to WORDS."""
     native = Vec("i16", native_count("f32"))
     for count, vec in [("", native), *((f"x{n}", Vec("i16", n)) for n in COUNTS)]:
-        WORDS[f"{name}{count}_load"] = _widened(_load(vec), widen)
-        WORDS[f"{name}{count}_load_n"] = _widened_n(_load_n(vec), widen)
-        WORDS[f"{name}{count}_bcast"] = _widened(_bcast(vec), widen)
+        WORDS[f"{name}{count}_load"] = _widen_load(_load(vec), widen)
+        WORDS[f"{name}{count}_load_n"] = _widen_load_n(_load_n(vec), widen)
+        WORDS[f"{name}{count}_bcast"] = _widen_load(_bcast(vec), widen)
 
     @inlined
     def half_store(addr, x):
@@ -176,7 +176,7 @@ def _half(name: str, widen: Function, narrow: Function) -> None:
     WORDS[f"{name}_store_n"] = half_store_n
 
 
-def _widened(load: Function, widen: Function) -> Function:
+def _widen_load(load: Function, widen: Function) -> Function:
     @inlined
     def half_load(addr):
         return widen(load(addr))
@@ -184,7 +184,7 @@ def _widened(load: Function, widen: Function) -> Function:
     return half_load
 
 
-def _widened_n(load_n: Function, widen: Function) -> Function:
+def _widen_load_n(load_n: Function, widen: Function) -> Function:
     @inlined
     def half_load_n(addr, n):
         return widen(load_n(addr, n))
@@ -235,7 +235,7 @@ def _scalar(name: str, numba_type: types.Type, ir_type: ir.Type, extend: str) ->
             builder.store(value, pointer(builder, args[0], ir_type), align=1)
             return context.get_dummy_value()
 
-        return types.void(types.int64, plain(x)), emit
+        return types.void(types.int64, without_literal(x)), emit
 
     WORDS[f"ld_{name}"] = ld
     WORDS[f"st_{name}"] = st
@@ -284,8 +284,8 @@ for _name, _bits in (("8", 8), ("16", 16), ("32", 32)):
     _scalar(f"i{_name}", types.int64, ir.IntType(_bits), "sext")
     _scalar(f"u{_name}", types.int64, ir.IntType(_bits), "zext")
 LD_U16, ST_U16 = WORDS["ld_u16"], WORDS["st_u16"]
-_half("f16", f16_to_f32, f32_to_f16)
-_half("bf16", bf16_to_f32, f32_to_bf16)
+_add_half_words("f16", f16_to_f32, f32_to_f16)
+_add_half_words("bf16", bf16_to_f32, f32_to_bf16)
 _scalar("i64", types.int64, I64, "")
 _scalar("f32", types.float32, ir.FloatType(), "")
 _scalar("f64", types.float64, ir.DoubleType(), "")

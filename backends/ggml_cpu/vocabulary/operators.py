@@ -14,7 +14,7 @@ from numba.core import types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import lower_builtin
 
-from .vec import Vec, broadcast, common, constant, plain
+from .vec import Vec, broadcast, common, constant, without_literal
 
 Operator = Callable[..., object]  # a function of the module `operator`
 CONTRACT = ("contract",)
@@ -84,7 +84,7 @@ def _register(function: Operator, op: Operator) -> None:
         def generic(self, args, kws):
             vec = common(*args) if len(args) == 2 else None
             result = vec and _result(op, vec)
-            return signature(result, *map(plain, args)) if result else None
+            return signature(result, *map(without_literal, args)) if result else None
 
     infer_global(function)(Template)
     emit = _comparison if op in COMPARE else _arithmetic

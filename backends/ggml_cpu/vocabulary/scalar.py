@@ -12,7 +12,7 @@ from numba.core import types
 from ggml_cpu.kernel import Function
 from ggml_cpu.symbols import LIBM_BINARY, LIBM_UNARY
 
-from .vec import call, intrinsic, plain
+from .vec import call, intrinsic, without_literal
 
 WORDS: dict[str, Function] = {}
 
@@ -28,13 +28,13 @@ def _libm(name: str, count: int) -> Function:
 
         @intrinsic
         def unary(typing, x):
-            return types.float32(plain(x)), emit
+            return types.float32(without_literal(x)), emit
 
         return unary
 
     @intrinsic
     def binary(typing, x, y):
-        return types.float32(plain(x), plain(y)), emit
+        return types.float32(without_literal(x), without_literal(y)), emit
 
     return binary
 

@@ -10,7 +10,7 @@ from llvmlite import ir
 from ggml_cpu.target import ARM64, AVX512, LANES, has
 
 from .lanes import WORDS, asr
-from .vec import I32, Vec, call, chunked, inlined, intrinsic, joined, permute, pieces
+from .vec import I32, Vec, apply_pieces, call, inlined, intrinsic, join, permute, pieces
 
 as_f32, as_i32 = WORDS["as_f32"], WORDS["as_i32"]
 MAGIC, MAGIC_BITS = 12582912.0, 0x4B400000  # 1.5 * 2**23
@@ -27,7 +27,7 @@ def _scalef(typing, x, n):
         return call(builder, f"llvm.x86.avx512.mask.scalef.ps.{count * 32}", x.type, args)
 
     def emit(context, builder, sig, args):
-        return chunked(builder, 16, args, one)
+        return apply_pieces(builder, 16, args, one)
 
     return x(x, n), emit
 
@@ -72,6 +72,6 @@ def lookup16(typing, table, index):
     def emit(context, builder, sig, args):
         one = _byte_shuffle if ARM64 or has("ssse3") else _lookup_one_by_one
         parts = pieces(builder, args[1], max(1, index.n // (4 * LANES)))
-        return joined(builder, [one(builder, args[0], part) for part in parts])
+        return join(builder, [one(builder, args[0], part) for part in parts])
 
     return index(table, index), emit

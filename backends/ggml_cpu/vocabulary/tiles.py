@@ -38,7 +38,7 @@ class _TileModel(models.PrimitiveModel):
         super().__init__(manager, tile, ir.ArrayType(tile.vec.ir, tile.count).as_pointer())
 
 
-def _zeroed(builder: ir.IRBuilder, tile: Tile) -> ir.Value:
+def _zero_tile(builder: ir.IRBuilder, tile: Tile) -> ir.Value:
     memory = cgutils.alloca_once(builder, ir.ArrayType(tile.vec.ir, tile.count))
     zero = constant(tile.vec.ir, 0.0 if tile.vec.is_float else 0)
     for t in range(tile.count):
@@ -52,14 +52,14 @@ def _fixed(vec: Vec) -> Function:
         tile = Tile(vec, TILE)
 
         def emit(context, builder, sig, args):
-            return _zeroed(builder, tile)
+            return _zero_tile(builder, tile)
 
         return tile(), emit
 
     return new
 
 
-def _counted(vec: Vec) -> Function:
+def _build_new(vec: Vec) -> Function:
     @intrinsic(prefer_literal=True)
     def new(typing, count):
         if not isinstance(count, types.IntegerLiteral):
@@ -67,7 +67,7 @@ def _counted(vec: Vec) -> Function:
         tile = Tile(vec, count.literal_value)
 
         def emit(context, builder, sig, args):
-            return _zeroed(builder, tile)
+            return _zero_tile(builder, tile)
 
         return tile(count), emit
 
@@ -109,4 +109,4 @@ def _set(context, builder, sig, args):
 for _elem in ("f32", "i32"):
     WORDS[f"{_elem}_tile"] = _fixed(Vec(_elem, native_count(_elem)))
 for _elem in ("f32", "f64", "i8", "i16", "i32"):
-    WORDS[f"{_elem}_regs"] = _counted(Vec(_elem, native_count(_elem)))
+    WORDS[f"{_elem}_regs"] = _build_new(Vec(_elem, native_count(_elem)))

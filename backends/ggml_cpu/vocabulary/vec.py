@@ -95,21 +95,21 @@ def constant(vec_ir: ir.VectorType, value: float) -> ir.Constant:
     return ir.Constant(vec_ir, [value] * vec_ir.count)
 
 
-def undefined(vec_ir: ir.VectorType) -> ir.Constant:
+def undef(vec_ir: ir.VectorType) -> ir.Constant:
     return ir.Constant(vec_ir, ir.Undefined)
 
 
 def splat(builder: ir.IRBuilder, value: ir.Value, vec_ir: ir.VectorType) -> ir.Value:
     """Broadcast `value` to every lane."""
-    first = builder.insert_element(undefined(vec_ir), value, I32(0))
-    return builder.shuffle_vector(first, undefined(vec_ir), indices([0] * vec_ir.count))
+    first = builder.insert_element(undef(vec_ir), value, I32(0))
+    return builder.shuffle_vector(first, undef(vec_ir), indices([0] * vec_ir.count))
 
 
 def permute(
     builder: ir.IRBuilder, a: ir.Value, values: Iterable[int], b: ir.Value | None = None
 ) -> ir.Value:
     """Emit a shuffle of the lanes of `a` (0 .. n - 1) and `b` (n ..) in the given order."""
-    return builder.shuffle_vector(a, undefined(a.type) if b is None else b, indices(values))
+    return builder.shuffle_vector(a, undef(a.type) if b is None else b, indices(values))
 
 
 def pieces(builder: ir.IRBuilder, vector: ir.Value, count: int) -> list[ir.Value]:
@@ -120,7 +120,7 @@ def pieces(builder: ir.IRBuilder, vector: ir.Value, count: int) -> list[ir.Value
     return [permute(builder, vector, range(i * n, i * n + n)) for i in range(count)]
 
 
-def joined(builder: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
+def join(builder: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
     """Concatenate equal parts, the inverse of `pieces`; their number is a power of two."""
     while len(parts) > 1:
         n = parts[0].type.count * 2
@@ -129,13 +129,13 @@ def joined(builder: ir.IRBuilder, parts: list[ir.Value]) -> ir.Value:
     return parts[0]
 
 
-def chunked(
+def apply_pieces(
     builder: ir.IRBuilder, widest: int, args: Sequence[ir.Value], one: Callable[..., ir.Value]
 ) -> ir.Value:
     """Apply `one(builder, acc, x, y)` to pieces of up to `widest` lanes of the first argument."""
     count = max(1, args[0].type.count // widest)
     split = [pieces(builder, a, count) for a in args]
-    return joined(builder, [one(builder, *piece) for piece in zip(*split, strict=True)])
+    return join(builder, [one(builder, *piece) for piece in zip(*split, strict=True)])
 
 
 def suffix(ir_type: ir.Type) -> str:
@@ -193,7 +193,7 @@ def common(*kinds: types.Type) -> Vec | None:
     return vec if vec is not None and all(fits(k, vec) for k in kinds) else None
 
 
-def plain(kind: types.Type) -> types.Type:
+def without_literal(kind: types.Type) -> types.Type:
     """Return the type without its literal value."""
     found: types.Type = types.unliteral(kind)
     return found

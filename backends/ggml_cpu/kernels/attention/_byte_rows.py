@@ -11,7 +11,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.amx import LINE, ROWS
 from ggml_cpu.blocks.integers16 import TINY
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.kernels.attention._parts import K_KIND, KEYS, V_KIND, K, V, keys_at
+from ggml_cpu.kernels.attention._parts import K_KIND, KEYS, V_KIND, K, V, kv_address
 from ggml_cpu.kernels.attention._sources import WORD, Source
 from ggml_cpu.kernels.attention._tile_weights import joining
 from ggml_cpu.kernels.attention.flash_tiles import prefetch_keys
@@ -28,7 +28,7 @@ assert KEYS == STEP == 4 * LANES or not AMX
 
 
 @fn
-def steps_of(d: int) -> int:
+def count_steps(d: int) -> int:
     return (d + STEP - 1) // STEP
 
 
@@ -50,13 +50,13 @@ def integers(x, factor):
 
 
 def splitting(load_n: Function, size: int) -> Function:
-    """Return step_of(x, n, factor): `two_bytes` of the quarters of STEP values at x, times factor.
+    """Return load_step(x, n, factor): factor times quarters of STEP values at x, as `two_bytes`.
 
     Elements have `size` bytes; only the first n values exist.
     """
 
     @fn
-    def step_of(x, n, factor):
+    def load_step(x, n, factor):
         quarter = size * LANES
         return two_bytes(
             integers(load_n(x, n), factor),
@@ -65,7 +65,7 @@ def splitting(load_n: Function, size: int) -> Function:
             integers(load_n(x + 3 * quarter, n - 3 * LANES), factor),
         )
 
-    return step_of
+    return load_step
 
 
 @fn
@@ -81,7 +81,7 @@ def loading(source: Source) -> Function:
     """Return load_keys(p, pair, key, n, keys, values, scales, spare): pack keys and values."""
     place, step = source.place, source.step
     load, load_n, size = source.element.load, source.element.load_n, source.element.size
-    step_of = splitting(load_n, size)
+    load_step = splitting(load_n, size)
 
     @fn
     def scale_rows(src, stride, rows, n, scales, inverses, tops):
@@ -103,11 +103,11 @@ def loading(source: Source) -> Function:
     @fn
     def put_keys(src, stride, rows, d, to, inverses):
         """Pack up to LANES keys of d values; the last key fills missing rows."""
-        for s in range(steps_of(d)):
+        for s in range(count_steps(d)):
             high, low = v.i32_regs(LANES), v.i32_regs(LANES)
             for r in range(LANES):
                 at = src + min(r, rows - 1) * stride + size * STEP * s
-                high[r], low[r] = step_of(at, d - STEP * s, v.f32_bcast(inverses + 4 * r))
+                high[r], low[r] = load_step(at, d - STEP * s, v.f32_bcast(inverses + 4 * r))
             v.transpose(high)
             v.transpose(low)
             for r in range(LANES):
@@ -142,15 +142,15 @@ def loading(source: Source) -> Function:
         """Pack n keys and values and store their scales; prefetch the next KEYS."""
         d, dv, inverses = v.ne(p, K, 0), v.ne(p, V, 0), spare + LANES * WORD
         moved, stride = spare + TOPS_BYTES, v.nb(p, K, 1)
-        src = place(v.extra(p, K_KIND), keys_at(p, K, pair, key), stride, n, d, moved)
+        src = place(v.extra(p, K_KIND), kv_address(p, K, pair, key), stride, n, d, moved)
         stride = step(stride, d)
         for j in range(0, n, LANES):
-            rows, to = min(LANES, n - j), keys + j // LANES * steps_of(d) * BOTH
+            rows, to = min(LANES, n - j), keys + j // LANES * count_steps(d) * BOTH
             scale_rows(src, stride, rows, d, scales + 4 * j, inverses, spare)
             put_keys(src, stride, rows, d, to, inverses)
             src += LANES * stride
         of_values, bad, stride = scales + OF_VALUES, v.f32(0.0), v.nb(p, V, 1)
-        src = place(v.extra(p, V_KIND), keys_at(p, V, pair, key), stride, n, dv, moved)
+        src = place(v.extra(p, V_KIND), kv_address(p, V, pair, key), stride, n, dv, moved)
         stride = step(stride, dv)
         for j in range(0, KEYS, LANES):
             rows, first = n - j, src + min(j, n - 1) * stride

@@ -1,14 +1,14 @@
 """Scores of keys and weighted sums of values for a few query rows (flash_rows.py).
 
 Kernels read the cache row by row. Scores are f32 [rows][KEYS] and become weights in place; queries
-and sums are f32 [rows][padded(d)].
+and sums are f32 [rows][pad_to_lanes(d)].
 """
 
 from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn, routine
-from ggml_cpu.kernels._common import padded
+from ggml_cpu.kernels._common import pad_to_lanes
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.kernels.attention._parts import FACTOR, KEYS, STATE
 from ggml_cpu.kernels.attention._sources import WORD, Rows
@@ -32,9 +32,9 @@ def _dots(source: Rows, rows: int) -> Function:
                     v.st_f32(out + 4 * (r * KEYS + j), v.lane(found, r * at_once + j))
 
     @fn
-    def some(q, src, ahead, stride, d, out):
+    def score_keys(q, src, ahead, stride, d, out):
         """Compute the scores of `at_once` keys, `stride` bytes apart."""
-        step, whole = 4 * padded(d), d // block * block
+        step, whole = 4 * pad_to_lanes(d), d // block * block
         sums = v.f32_regs(LANES)
         for i in range(0, whole, block):
             for j in range(at_once):
@@ -64,7 +64,7 @@ def _dots(source: Rows, rows: int) -> Function:
         for key in range(0, n, count):
             first = min(key, n - count)
             at = first * stride
-            some(q, src + at, ahead + at, apart, d, out + 4 * first)
+            score_keys(q, src + at, ahead + at, apart, d, out + 4 * first)
 
     return dots
 
@@ -110,7 +110,7 @@ def _values(source: Rows, rows: int) -> Function:
     @routine
     def add_values(weights, state, src, ahead, stride, n, dv, out):
         """Rescale the sums, add n weighted values and prefetch the values at `ahead`."""
-        step, i = 4 * padded(dv), 0
+        step, i = 4 * pad_to_lanes(dv), 0
         while i + span <= dv:
             to, h = out + 4 * i, 0 if span % block == 0 else i % block
             shift = element_bytes(i - h)
@@ -125,7 +125,7 @@ def _values(source: Rows, rows: int) -> Function:
     return add_values
 
 
-def seen_values_of(source: Rows) -> Function:
+def build_seen_values(source: Rows) -> Function:
     block, element_bytes, _, load_n = source
 
     @routine
@@ -133,7 +133,7 @@ def seen_values_of(source: Rows) -> Function:
         """Do the same as all_values, but skip values of weight 0, which may be NaN."""
         for r in range(rows):
             for i in range(0, dv, LANES):
-                to = out + 4 * (r * padded(dv) + i)
+                to = out + 4 * (r * pad_to_lanes(dv) + i)
                 s = v.f32_load(to) * v.f32_bcast(state + STATE * r + FACTOR)
                 for key in range(n):
                     weight = v.ld_f32(weights + 4 * (r * KEYS + key))
@@ -145,7 +145,7 @@ def seen_values_of(source: Rows) -> Function:
     return seen_values
 
 
-def all_dots_of(source: Rows) -> Function:
+def build_all_dots(source: Rows) -> Function:
     dots_2, dots_4 = _dots(source, 2), _dots(source, 4)
 
     @fn
@@ -153,15 +153,15 @@ def all_dots_of(source: Rows) -> Function:
         """Process rows in fours, then two; an odd number of rows includes one padding row."""
         r = 0
         while rows - r > 2:
-            dots_4(q + r * 4 * padded(d), src, ahead, stride, n, d, out + r * 4 * KEYS)
+            dots_4(q + r * 4 * pad_to_lanes(d), src, ahead, stride, n, d, out + r * 4 * KEYS)
             r += 4
         if r < rows:
-            dots_2(q + r * 4 * padded(d), src, ahead, stride, n, d, out + r * 4 * KEYS)
+            dots_2(q + r * 4 * pad_to_lanes(d), src, ahead, stride, n, d, out + r * 4 * KEYS)
 
     return all_dots
 
 
-def all_values_of(source: Rows) -> Function:
+def build_all_values(source: Rows) -> Function:
     add_2, add_4 = _values(source, 2), _values(source, 4)
 
     @fn
@@ -169,11 +169,11 @@ def all_values_of(source: Rows) -> Function:
         """Process rows in fours, then two; an odd number of rows includes one padding row."""
         r = 0
         while rows - r > 2:
-            w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * 4 * padded(dv)
+            w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * 4 * pad_to_lanes(dv)
             add_4(w, s, src, ahead, stride, n, dv, o)
             r += 4
         if r < rows:
-            w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * 4 * padded(dv)
+            w, s, o = weights + r * 4 * KEYS, state + r * STATE, out + r * 4 * pad_to_lanes(dv)
             add_2(w, s, src, ahead, stride, n, dv, o)
 
     return all_values

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel, routine
-from ggml_cpu.kernels._common import padded
+from ggml_cpu.kernels._common import pad_to_lanes
 from ggml_cpu.kernels.attention._sources import WORD, Accepts
-from ggml_cpu.kernels.attention.soft_max import MINUS_INFINITY, slope_of
+from ggml_cpu.kernels.attention.soft_max import MINUS_INFINITY, alibi_slope
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
 KEYS = 64  # keys processed at a time
-# Indices of `extra`: blocks of rows, then the results of `kinds_of`.
+# Indices of `extra`: blocks of rows, then the results of `kv_kinds`.
 BLOCKS, K_KIND, V_KIND, K_BYTES, V_BYTES = 0, 1, 2, 3, 4
 STATE = 16  # bytes of a row's state: four f32, in this order
 TOP, TOTAL, FACTOR, SLOPE = 0, 4, 8, 12  # maximum, sum of weights, rescale factor, ALiBi slope
@@ -42,7 +42,7 @@ def group_size(p):
 
 
 @fn
-def mask_at(p, pair, r):
+def mask_address(p, pair, r):
     """Return the address of row r's mask, 0 without a mask.
 
     pair = key head + n_head_kv * batch
@@ -77,7 +77,7 @@ def keys_seen(p, pair, first, count, key, n):
     group = 1 if v.ne(p, MASK, 2) > 1 else group_size(p)
     r = first
     while r < first + count and seen < n:
-        at = mask_at(p, pair, r) + 2 * key
+        at = mask_address(p, pair, r) + 2 * key
         seen = max(seen, last_visible(at, n))
         v.prefetch(at + count // group * v.nb(p, MASK, 1))
         v.prefetch(at + count // group * v.nb(p, MASK, 1) + 64)
@@ -86,10 +86,10 @@ def keys_seen(p, pair, first, count, key, n):
 
 
 @fn
-def query_at(p, pair, r):
+def query_address(p, pair, r):
     """Return the address of row r of the queries."""
     shift = r // group_size(p) * v.nb(p, Q, 1) + pair // v.ne(p, K, 2) * v.nb(p, Q, 3)
-    return v.data(p, Q) + head_of(p, pair, r) * v.nb(p, Q, 2) + shift
+    return v.data(p, Q) + query_head(p, pair, r) * v.nb(p, Q, 2) + shift
 
 
 @fn
@@ -100,14 +100,14 @@ def scores_scale(p):
 
 
 @fn
-def head_of(p, pair, r):
+def query_head(p, pair, r):
     """Return the query head of row r."""
     group = group_size(p)
     return pair % v.ne(p, K, 2) * group + r % group
 
 
 @fn
-def keys_at(p, k, pair, key):
+def kv_address(p, k, pair, key):
     """Return the address of a row of keys (k = K) or values (k = V)."""
     n_head_kv = v.ne(p, K, 2)
     head = pair % n_head_kv * v.nb(p, k, 2) + pair // n_head_kv * v.nb(p, k, 3)
@@ -115,7 +115,7 @@ def keys_at(p, k, pair, key):
 
 
 @fn
-def biased(s, i, n, mask, slope, cap):
+def mask_scores(s, i, n, mask, slope, cap):
     """Return scores s of keys i, i + 1, ... with softcap and slope * mask; past key n: -inf."""
     if cap != 0.0:
         s = v.vtanh(s) * cap
@@ -133,7 +133,7 @@ def add_bias(x, n, mask, slope, cap):
     """
     top = v.f32(MINUS_INFINITY)
     for i in range(0, n, LANES):
-        s = biased(v.f32_load(x + 4 * i), i, n, mask, slope, cap)
+        s = mask_scores(v.f32_load(x + 4 * i), i, n, mask, slope, cap)
         v.store(x + 4 * i, s)
         top = v.vmax(s, top)
     return top
@@ -165,7 +165,7 @@ def weigh(x, n, mask, cap, state):
 @fn
 def weigh_row(p, pair, r, key, n, x, state):
     """Call `weigh` for row r and the n keys from `key` on."""
-    mask = mask_at(p, pair, r)
+    mask = mask_address(p, pair, r)
     weigh(x, n, mask + 2 * key if mask != 0 else 0, v.op_f32(p, 2), state)
 
 
@@ -175,7 +175,7 @@ def start_row(p, pair, r, state, sums, step):
     v.st_f32(state + TOP, MINUS_INFINITY)
     v.st_f32(state + TOTAL, 0.0)
     v.st_f32(state + FACTOR, 0.0)
-    v.st_f32(state + SLOPE, slope_of(head_of(p, pair, r), v.ne(p, Q, 2), v.op_f32(p, 1)))
+    v.st_f32(state + SLOPE, alibi_slope(query_head(p, pair, r), v.ne(p, Q, 2), v.op_f32(p, 1)))
     for i in range(0, v.ne(p, V, 0), LANES):
         v.store(sums + i // LANES * step, v.f32(0.0))
 
@@ -204,13 +204,13 @@ def counters_bytes(blocks: int) -> int:
 
     The partial results follow the counters.
     """
-    return 8 * padded(1 + blocks)
+    return 8 * pad_to_lanes(1 + blocks)
 
 
 @fn
 def partial_bytes(dv: int) -> int:
     """Return the bytes of a row's partial result: maximum and sum, then weighted values."""
-    return WORD + 4 * padded(dv)
+    return WORD + 4 * pad_to_lanes(dv)
 
 
 def shared_bytes(node: Tensor, blocks: int, parts: int) -> int:
@@ -234,7 +234,7 @@ def is_last(p, block, parts):
 
 
 @fn
-def partial_at(p, pair, r, part, parts):
+def partial_address(p, pair, r, part, parts):
     """Return the address of row r's partial result for a part of the keys."""
     index = (pair * v.ne(p, Q, 1) * group_size(p) + r) * parts + part
     first = v.shared(p) + counters_bytes(v.extra(p, BLOCKS))
@@ -253,11 +253,11 @@ def result_factor(p, head, top, total):
 
 
 @fn
-def result_at(p, pair, r):
+def result_address(p, pair, r):
     """Return the address of row r of the result."""
     n_head_kv = v.ne(p, K, 2)
     shift = r // group_size(p) * v.nb(p, 0, 2) + pair // n_head_kv * v.nb(p, 0, 3)
-    return v.data(p, 0) + head_of(p, pair, r) * v.nb(p, 0, 1) + shift
+    return v.data(p, 0) + query_head(p, pair, r) * v.nb(p, 0, 1) + shift
 
 
 @routine
@@ -269,14 +269,14 @@ def finish_row(p, pair, r, part, parts, state, sums, step):
     n = v.ne(p, 0, 0)
     top, total = v.ld_f32(state + TOP), v.ld_f32(state + TOTAL)
     factor = v.float32(1.0)
-    to = result_at(p, pair, r)
+    to = result_address(p, pair, r)
     if parts > 1:
-        to = partial_at(p, pair, r, part, parts)
+        to = partial_address(p, pair, r, part, parts)
         v.st_f32(to, top)
         v.st_f32(to + 4, total)
         to += WORD
     else:
-        factor = result_factor(p, head_of(p, pair, r), top, total)
+        factor = result_factor(p, query_head(p, pair, r), top, total)
     for i in range(0, n, LANES):
         v.store_n(to + 4 * i, v.f32_load(sums) * factor, n - i)
         sums += step
@@ -287,7 +287,7 @@ def merge_row(p, pair, r, parts):
     """Compute row r of the result from the partial results of all parts of the keys."""
     n = v.ne(p, 0, 0)
     size = partial_bytes(n)
-    first = partial_at(p, pair, r, 0, parts)
+    first = partial_address(p, pair, r, 0, parts)
     top = v.float32(MINUS_INFINITY)
     for i in range(parts):
         top = max(top, v.ld_f32(first + i * size))
@@ -297,8 +297,8 @@ def merge_row(p, pair, r, parts):
         weight = v.expf(v.ld_f32(first + i * size) - base)
         v.st_f32(first + i * size, weight)
         total += weight * v.ld_f32(first + i * size + 4)
-    factor = result_factor(p, head_of(p, pair, r), top, total)
-    to = result_at(p, pair, r)
+    factor = result_factor(p, query_head(p, pair, r), top, total)
+    to = result_address(p, pair, r)
     for c in range(0, n, LANES):
         s = v.f32(0.0)
         for i in range(parts):

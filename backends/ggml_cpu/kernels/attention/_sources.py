@@ -43,7 +43,7 @@ class Rows(NamedTuple):
     load_n: Function
 
 
-def rows_of(element: Element) -> Rows:
+def build_rows(element: Element) -> Rows:
     """Return the functions that read rows of a float type."""
     ld, ld_n, size = element.load, element.load_n, element.size
 
@@ -82,10 +82,10 @@ def _blocks(format: Format) -> Rows:
 
 # Types read in place: block formats, and f16, which may be paired with a block format.
 BLOCKS: dict[str, Rows] = {n: _blocks(f) for n, f in types().items() if f.vector is not None}
-IN_PLACE: dict[str, Rows] = {F16.name: rows_of(F16)} | BLOCKS
+IN_PLACE: dict[str, Rows] = {F16.name: build_rows(F16)} | BLOCKS
 
 
-def only(keys: str, values: str) -> Accepts:
+def accept_types(keys: str, values: str) -> Accepts:
     """Return a predicate that accepts exactly these types of keys and values."""
     return lambda k, values_type: (k, values_type) == (keys, values)
 
@@ -93,7 +93,7 @@ def only(keys: str, values: str) -> Accepts:
 # Pairs of types read in place that include a block format: the kernel's name, the predicate of
 # accepted types, readers of keys and values.
 IN_BLOCKS: list[tuple[str, Accepts, Rows, Rows]] = [
-    (k if k == values else f"{k}_{values}", only(k, values), IN_PLACE[k], IN_PLACE[values])
+    (k if k == values else f"{k}_{values}", accept_types(k, values), IN_PLACE[k], IN_PLACE[values])
     for k in IN_PLACE
     for values in IN_PLACE
     if {k, values} & BLOCKS.keys()
@@ -142,7 +142,7 @@ def _float(element: Element) -> Source:
         return src
 
     @fn
-    def step_of(stride, n):
+    def row_step(stride, n):
         return stride
 
     @fn
@@ -157,7 +157,7 @@ def _float(element: Element) -> Source:
     def accepts(keys: str, values: str) -> bool:
         return keys == values == element.name
 
-    return Source(element.name, accepts, element, place, step_of, panel, row)
+    return Source(element.name, accepts, element, place, row_step, panel, row)
 
 
 def _choice(kind: int, convert: Function, otherwise: Function) -> Function:
@@ -172,7 +172,7 @@ def _choice(kind: int, convert: Function, otherwise: Function) -> Function:
 
 
 @fn
-def nothing(asked, src, n, dst):
+def skip_conversion(asked, src, n, dst):
     pass
 
 
@@ -185,15 +185,15 @@ CONVERSIONS |= {
 KINDS = list(CONVERSIONS)
 
 
-def kinds_of(node: Tensor) -> tuple[int, int, int, int]:
+def kv_kinds(node: Tensor) -> tuple[int, int, int, int]:
     """Return the kinds of keys and values (indices in KINDS) and the bytes of their rows."""
     k, values = node.source(1), node.source(2)
     kinds = KINDS.index(k.type.name), KINDS.index(values.type.name)
     return (*kinds, k.type.row_size(k.ne[0]), values.type.row_size(values.ne[0]))
 
 
-def _mixed() -> Source:
-    convert: Function = nothing
+def _mixed_source() -> Source:
+    convert: Function = skip_conversion
     for i, one in enumerate(CONVERSIONS.values()):
         convert = _choice(i, one, convert)
 
@@ -204,7 +204,7 @@ def _mixed() -> Source:
         return spare
 
     @fn
-    def step_of(stride, n):
+    def row_step(stride, n):
         return 4 * n
 
     @fn
@@ -221,7 +221,7 @@ def _mixed() -> Source:
         read_in_place = any(keys == values == e.name for e in FLOATS)
         return keys in CONVERSIONS and values in CONVERSIONS and not read_in_place
 
-    return Source("mixed", accepts, F32, place, step_of, panel, row)
+    return Source("mixed", accepts, F32, place, row_step, panel, row)
 
 
-SOURCES = (*(_float(e) for e in FLOATS), _mixed())
+SOURCES = (*(_float(e) for e in FLOATS), _mixed_source())

@@ -18,12 +18,12 @@ from ggml_cpu.kernels.attention._parts import (
     Q,
     add_bias,
     finish_row,
-    head_of,
     last_visible,
-    mask_at,
+    mask_address,
+    query_head,
 )
 from ggml_cpu.kernels.attention._sources import WORD
-from ggml_cpu.kernels.attention.soft_max import MINUS_INFINITY, slope_of
+from ggml_cpu.kernels.attention.soft_max import MINUS_INFINITY, alibi_slope
 from ggml_cpu.target import LANES, TILE, VNNI
 
 TOPS, TOTALS, FACTORS, SLOPES, SCALES, MASKS = (i * WORD for i in range(6))
@@ -44,9 +44,9 @@ def starting(rows: int) -> Function:
         v.store(states + FACTORS, v.f32(0.0))
         for t in range(rows):
             row = first + min(t, count - 1)
-            slope = slope_of(head_of(p, pair, row), v.ne(p, Q, 2), v.op_f32(p, 1))
+            slope = alibi_slope(query_head(p, pair, row), v.ne(p, Q, 2), v.op_f32(p, 1))
             v.st_f32(states + SLOPES + 4 * t, slope)
-            v.st_i64(states + MASKS + 8 * t, mask_at(p, pair, row))
+            v.st_i64(states + MASKS + 8 * t, mask_address(p, pair, row))
 
     return start_tile
 
@@ -75,12 +75,13 @@ def seeing(rows: int) -> Function:
 start_tile, keys_seen = starting(TILE), seeing(TILE)
 
 
-def finishing(place_of: Function, sums_at: Function, step: int) -> Function:
+def finishing(lane_address: Function, sums_address: Function, step: int) -> Function:
     """Return finish(p, local, pair, first, n_rows, part, parts), which stores the rows of a unit.
 
     Args:
-        place_of: place_of(p, local, r) returns the address of row r's lane in the state vectors.
-        sums_at: sums_at(p, local, r) returns the address of row r's sums.
+        lane_address: lane_address(p, local, r) returns the address of row r's lane in the state
+            vectors.
+        sums_address: sums_address(p, local, r) returns the address of row r's sums.
         step: Bytes between the vectors of a row's sums.
     """
 
@@ -88,10 +89,10 @@ def finishing(place_of: Function, sums_at: Function, step: int) -> Function:
     def finish(p, local, pair, first, n_rows, part, parts):
         state = local  # reuses the memory of the keys
         for r in range(n_rows):
-            at = place_of(p, local, r)
+            at = lane_address(p, local, r)
             v.st_f32(state + TOP, v.ld_f32(at + TOPS))
             v.st_f32(state + TOTAL, v.ld_f32(at + TOTALS))
-            finish_row(p, pair, first + r, part, parts, state, sums_at(p, local, r), step)
+            finish_row(p, pair, first + r, part, parts, state, sums_address(p, local, r), step)
 
     return finish
 
@@ -111,11 +112,11 @@ def joining(join: Function, rows: int) -> Function:
         half, count = level(width // 2), width // 2
 
         @fn
-        def both(at, t):
+        def load_both(at, t):
             x, y = half(at, t), half(at, t + count)
             return join(v.evens(x, y), v.odds(x, y))
 
-        return both
+        return load_both
 
     all_of = level(LANES)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.ahead import AHEAD, ALONE, SIDE_BY_SIDE, ahead
 from ggml_cpu.kernel import Function, fn, kernel, routine
-from ggml_cpu.kernels._common import FLOATS, padded
-from ggml_cpu.kernels.attention._few_rows import seen_values_of
+from ggml_cpu.kernels._common import FLOATS, pad_to_lanes
+from ggml_cpu.kernels.attention._few_rows import build_seen_values
 from ggml_cpu.kernels.attention._parts import (
     FACTOR,
     KEYS,
@@ -21,20 +21,20 @@ from ggml_cpu.kernels.attention._parts import (
     V,
     flash_start,
     group_size,
-    keys_at,
     keys_seen,
+    kv_address,
     refusal,
     shared_bytes,
     weigh_row,
 )
-from ggml_cpu.kernels.attention._sources import IN_BLOCKS, Accepts, Rows, only, rows_of
+from ggml_cpu.kernels.attention._sources import IN_BLOCKS, Accepts, Rows, accept_types, build_rows
 from ggml_cpu.kernels.attention.flash_rows import (
     any_spoilt,
+    count_parts,
     even,
     extra,
     finish_pairs,
     pair_size,
-    parts_of,
     query_row,
     start_pair,
     sum_row,
@@ -47,7 +47,7 @@ LONG = 1024  # minimum keys: the read order matters for long caches only
 
 
 @fn
-def groups_of(heads: int, shares: int, nth: int) -> int:
+def count_groups(heads: int, shares: int, nth: int) -> int:
     """Return the number of head groups that gives all threads work.
 
     shares: batches times parts of the keys. Several groups are needed if shares < nth.
@@ -86,7 +86,7 @@ def _dots(source: Rows) -> Function:
 
         apart: bytes between heads of a cell; q_apart: bytes between the queries of heads.
         """
-        step, later = 4 * padded(d), distance(stride)
+        step, later = 4 * pad_to_lanes(d), distance(stride)
         for cell in range(n):
             for head in range(heads):
                 at, queries = src + cell * stride + head * apart, q + head * q_apart
@@ -110,7 +110,7 @@ def _values(source: Rows) -> Function:
     @routine
     def add_values(weights, src, stride, apart, heads, n, dv, out, out_apart):
         """Add the weighted values of n cells to the sums of all heads' rows."""
-        step, later = 4 * padded(dv), distance(stride)
+        step, later = 4 * pad_to_lanes(dv), distance(stride)
         for cell in range(n):
             for head in range(heads):
                 at, to = src + cell * stride + head * apart, out + head * out_apart
@@ -135,12 +135,12 @@ def fit_sums(state, rows, sums, dv):
         factor = v.ld_f32(state + STATE * r + FACTOR)
         if factor != 1.0:
             for i in range(0, dv, LANES):
-                at = sums + 4 * (r * padded(dv) + i)
+                at = sums + 4 * (r * pad_to_lanes(dv) + i)
                 v.store(at, v.f32_load(at) * factor)
 
 
 @fn
-def pairs_at(local: int, heads: int) -> int:
+def heads_address(local: int, heads: int) -> int:
     """Return the address of the heads' data in local scratch, after the scores."""
     return local + 4 * KEYS * heads * ROWS
 
@@ -148,27 +148,27 @@ def pairs_at(local: int, heads: int) -> int:
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     q, k, values = node.sources(3)
     heads, batches, rows = k.ne[2], k.ne[3], q.ne[1] * q.ne[2] // k.ne[2]
-    shared = shared_bytes(node, heads * batches, parts_of(batches, k.ne[1], nth))
+    shared = shared_bytes(node, heads * batches, count_parts(batches, k.ne[1], nth))
     head = sum_row(0, rows, even(rows), q.ne[0], values.ne[0])
-    return shared, pairs_at(0, heads) + heads * head
+    return shared, heads_address(0, heads) + heads * head
 
 
 def _run_tile(keys: Rows, values: Rows) -> Function:
-    dots, add_values, seen_values = _dots(keys), _values(values), seen_values_of(values)
+    dots, add_values, seen_values = _dots(keys), _values(values), build_seen_values(values)
 
     @fn
     def run_tile(p, pair, heads, key, n, rows, local, careful):
         """Process n cells for the rows of `heads` heads from `pair` on."""
         d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
-        at, size = pairs_at(local, heads), pair_size(p, rows)
+        at, size = heads_address(local, heads), pair_size(p, rows)
         q, sums = query_row(at, rows, 0, d), sum_row(at, rows, 0, d, dv)
-        src = keys_at(p, K, pair, key)
+        src = kv_address(p, K, pair, key)
         dots(q, size, src, v.nb(p, K, 1), v.nb(p, K, 2), heads, n, d, local)
         for i in range(heads):
             for r in range(rows):
                 scores = local + 4 * KEYS * (i * ROWS + r)
                 weigh_row(p, pair + i, r, key, n, scores, at + i * size + r * STATE)
-        src, apart, stride = keys_at(p, V, pair, key), v.nb(p, V, 2), v.nb(p, V, 1)
+        src, apart, stride = kv_address(p, V, pair, key), v.nb(p, V, 2), v.nb(p, V, 1)
         if careful:
             for i in range(heads):
                 w, s, state = local + 4 * KEYS * ROWS * i, src + i * apart, at + i * size
@@ -189,7 +189,7 @@ def _flash(name: str, accepts: Accepts, keys: Rows, values: Rows) -> None:
     def run_cells(p, pair, heads, begin, end, rows, local, careful):
         """Process the keys begin .. end for `heads` heads from `pair` on."""
         for i in range(heads):
-            start_pair(p, pair + i, rows, pairs_at(local, heads) + i * pair_size(p, rows))
+            start_pair(p, pair + i, rows, heads_address(local, heads) + i * pair_size(p, rows))
         for key in range(begin, end, KEYS):
             n = keys_seen(p, pair, 0, rows, key, min(KEYS, end - key))
             if n > 0:
@@ -209,14 +209,14 @@ def _flash(name: str, accepts: Accepts, keys: Rows, values: Rows) -> None:
     )
     def flash_attn_cells(p, ith, nth):
         n_kv, rows, local = v.ne(p, K, 1), v.ne(p, Q, 1) * group_size(p), v.local(p, ith)
-        parts = parts_of(v.ne(p, K, 3), n_kv, nth)
-        groups = groups_of(v.ne(p, K, 2), v.ne(p, K, 3) * parts, nth)
+        parts = count_parts(v.ne(p, K, 3), n_kv, nth)
+        groups = count_groups(v.ne(p, K, 2), v.ne(p, K, 3) * parts, nth)
         heads = v.ne(p, K, 2) // groups
-        at = pairs_at(local, heads)
+        at = heads_address(local, heads)
         start, stop = v.split(v.ne(p, K, 3) * groups * parts, ith, nth)
         for u in range(start, stop):
             pair, part = u // parts * heads, u % parts
-            begin, end = v.split_by(n_kv, KEYS, part, parts)
+            begin, end = v.split_aligned(n_kv, KEYS, part, parts)
             careful, again = False, True
             while again:  # a loop with one call, because each call is inlined
                 run_cells(p, pair, heads, begin, end, rows, local, careful)
@@ -242,7 +242,7 @@ def _why_not(node: Tensor, keys: Rows, values: Rows) -> str:
 
 
 for _element in FLOATS:
-    _rows = rows_of(_element)
-    _flash(_element.name, only(_element.name, _element.name), _rows, _rows)
+    _rows = build_rows(_element)
+    _flash(_element.name, accept_types(_element.name, _element.name), _rows, _rows)
 for _name, _accepts, _keys, _values_of in IN_BLOCKS:
     _flash(_name, _accepts, _keys, _values_of)

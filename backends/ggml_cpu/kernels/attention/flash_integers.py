@@ -23,7 +23,7 @@ from ggml_cpu.blocks.integers16 import (
     unpacker,
 )
 from ggml_cpu.kernel import Function, fn, kernel
-from ggml_cpu.kernels._common import padded
+from ggml_cpu.kernels._common import pad_to_lanes
 from ggml_cpu.kernels.attention._parts import (
     K_KIND,
     KEYS,
@@ -32,8 +32,8 @@ from ggml_cpu.kernels.attention._parts import (
     Q,
     V,
     flash_start,
-    keys_at,
-    query_at,
+    kv_address,
+    query_address,
     refusal,
     scores_scale,
 )
@@ -53,12 +53,12 @@ from ggml_cpu.kernels.attention.flash_tiles import (
     COLUMN,
     MIN_TILES,
     SUMS,
+    build_unit,
     extra,
     prefetch_keys,
-    scratch_for,
+    scratch_size,
     spoilt_among,
     taking_units,
-    unit_of,
     unit_shape,
 )
 from ggml_cpu.target import AMX, LANES, TILE, VNNI
@@ -77,7 +77,7 @@ spread, pack, column_bytes = INTEGERS.spread, INTEGERS.pack, INTEGERS.column_byt
 
 
 @fn
-def steps_of(d: int) -> int:
+def count_steps(d: int) -> int:
     return (d + BLOCK - 1) // BLOCK
 
 
@@ -87,12 +87,12 @@ def local_offsets(d: int, dv: int) -> tuple[int, int, int, int, int, int]:
 
     The offsets are: values, their scales, weights, integer weights, spare rows, tiles of a unit.
     """
-    values = KEYS // ROWS * panel_bytes(steps_of(d))
+    values = KEYS // ROWS * panel_bytes(count_steps(d))
     scales = values + 2 * KEYS * dv
     weights = scales + 4 * KEYS
     integers = weights + 4 * KEYS * TILE
     spare = integers + 2 * KEYS * TILE
-    spare_bytes = max(SPARE, 4 * ROWS * padded(max(d, dv)))
+    spare_bytes = max(SPARE, 4 * ROWS * pad_to_lanes(max(d, dv)))
     return values, scales, weights, integers, spare, spare + spare_bytes
 
 
@@ -103,22 +103,22 @@ def tile_bytes(d: int, dv: int) -> int:
 
 
 @fn
-def states_at(p, local, r):
+def tile_address(p, local, r):
     """Return the address of the tile of row r of a unit: states, then sums, then queries."""
     d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
     return local + local_offsets(d, dv)[5] + r // TILE * tile_bytes(d, dv)
 
 
 @fn
-def sums_at(p, local, r):
+def sums_address(p, local, r):
     """Return the address of the sums of row r of a unit: vectors SUMS bytes apart."""
-    return states_at(p, local, r) + STATES + r % TILE * WORD
+    return tile_address(p, local, r) + STATES + r % TILE * WORD
 
 
 @fn
-def place_of(p, local, r):
+def lane_address(p, local, r):
     """Return the address of the lane of row r of a unit in the state vectors."""
-    return states_at(p, local, r) + 4 * (r % TILE)
+    return tile_address(p, local, r) + 4 * (r % TILE)
 
 
 @fn
@@ -130,7 +130,7 @@ def most_tiles(d: int, dv: int) -> int:
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     d, dv = node.source(0).ne[0], node.source(2).ne[0]
     most = most_tiles(d, dv)
-    shared, in_f32 = scratch_for(node, most, nth)
+    shared, in_f32 = scratch_size(node, most, nth)
     tiles, _ = unit_shape(node, most, nth)
     return shared, max(in_f32, local_offsets(d, dv)[5] + tiles * tile_bytes(d, dv))
 
@@ -139,10 +139,10 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
 def load_tile(p, pair, first, count, to, spare):
     """Quantize a tile's scaled queries as columns; the last query fills missing rows."""
     d, scale = v.ne(p, Q, 0), scores_scale(p)
-    packed = spare + 4 * padded(d)
+    packed = spare + 4 * pad_to_lanes(d)
     for t in range(TILE):
         if t < count:
-            at = query_at(p, pair, first + t)
+            at = query_address(p, pair, first + t)
             for i in range(0, d, LANES):
                 v.store(spare + 4 * i, v.f32_load_n(at + 4 * i, d - i) * scale)
             pack(spare, d, packed)
@@ -206,13 +206,15 @@ def _load_keys(source: Source) -> Function:
         d, dv = v.ne(p, K, 0), v.ne(p, V, 0)
         for j in range(0, n, ROWS):
             rows, stride = min(ROWS, n - j), v.nb(p, K, 1)
-            src = place(v.extra(p, K_KIND), keys_at(p, K, pair, key + j), stride, rows, d, spare)
-            unpack(src, step(stride, d), rows, d, keys + j // ROWS * panel_bytes(steps_of(d)))
+            src = place(v.extra(p, K_KIND), kv_address(p, K, pair, key + j), stride, rows, d, spare)
+            unpack(src, step(stride, d), rows, d, keys + j // ROWS * panel_bytes(count_steps(d)))
         for j in range(0, n, LANES):
             v.store(scales + 4 * j, v.f32(0.0))
         for j in range(0, n, 2):
             rows, stride = min(2, n - j), v.nb(p, V, 1)
-            src = place(v.extra(p, V_KIND), keys_at(p, V, pair, key + j), stride, rows, dv, spare)
+            src = place(
+                v.extra(p, V_KIND), kv_address(p, V, pair, key + j), stride, rows, dv, spare
+            )
             load_values(p, src, step(stride, dv), rows, values + j // 2 * ROW, scales + 4 * j)
         prefetch_keys(p, pair, key + KEYS)
 
@@ -227,16 +229,20 @@ def run_tile(p, local, key, n, states):
     values, weights, integers = local + values, local + weights, local + integers
     totals = states + STATES
     for j in range(0, n, ROWS):
-        panel = local + j // ROWS * panel_bytes(steps_of(d))
-        multiply_keys(panel, totals + COLUMN * dv, steps_of(d), weights + 4 * j)
+        panel = local + j // ROWS * panel_bytes(count_steps(d))
+        multiply_keys(panel, totals + COLUMN * dv, count_steps(d), weights + 4 * j)
     weigh_tile(p, key, n, weights, local + scales, states, integers, local + spare)
     for c in range(0, dv, ROWS):
         add_values(values + c // ROWS * VALUES, integers, n, states, totals + c * COLUMN)
 
 
 def _unit(source: Source) -> Function:
-    load_keys, in_f32, any_spoilt = _load_keys(source), unit_of(source), spoilt_among(sums_at)
-    finish = finishing(place_of, sums_at, SUMS)
+    load_keys, in_f32, any_spoilt = (
+        _load_keys(source),
+        build_unit(source),
+        spoilt_among(sums_address),
+    )
+    finish = finishing(lane_address, sums_address, SUMS)
 
     @fn
     def run_keys(p, local, pair, first, n_rows, begin, end):
@@ -245,7 +251,7 @@ def _unit(source: Source) -> Function:
         values, scales, _, _, spare, _ = local_offsets(v.ne(p, Q, 0), dv)
         values, scales, spare = local + values, local + scales, local + spare
         for r in range(0, n_rows, TILE):
-            states, count = states_at(p, local, r), min(TILE, n_rows - r)
+            states, count = tile_address(p, local, r), min(TILE, n_rows - r)
             start_tile(p, pair, first + r, count, states)
             for at in range(states + STATES, states + STATES + COLUMN * dv, WORD):
                 v.store(at, v.f32(0.0))
@@ -253,7 +259,7 @@ def _unit(source: Source) -> Function:
         for key in range(begin, end, KEYS):
             loaded, most = False, min(KEYS, end - key)
             for r in range(0, n_rows, TILE):
-                states = states_at(p, local, r)
+                states = tile_address(p, local, r)
                 n = keys_seen(states, key, most)
                 if n > 0:
                     if not loaded:

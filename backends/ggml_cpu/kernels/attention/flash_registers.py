@@ -16,7 +16,7 @@ from ggml_cpu.blocks import amx
 from ggml_cpu.blocks.amx import A_NEXT, B_NEXT, C_NEXT, D_NEXT, LINE, ROWS, WORDS, A, B, C, D
 from ggml_cpu.blocks.integers16 import TINY, inverse, load_f32_n, row_scale
 from ggml_cpu.kernel import Function, fn, kernel
-from ggml_cpu.kernels._common import padded
+from ggml_cpu.kernels._common import pad_to_lanes
 from ggml_cpu.kernels.attention._byte_rows import (
     ANY_BROKEN,
     BOTH,
@@ -26,10 +26,10 @@ from ggml_cpu.kernels.attention._byte_rows import (
     PART,
     STEP,
     TOPS_BYTES,
+    count_steps,
     integers,
     loading,
     splitting,
-    steps_of,
     two_bytes,
 )
 from ggml_cpu.kernels.attention._parts import (
@@ -37,9 +37,9 @@ from ggml_cpu.kernels.attention._parts import (
     K,
     Q,
     V,
-    biased,
     flash_start,
-    query_at,
+    mask_scores,
+    query_address,
     refusal,
     scores_scale,
 )
@@ -61,11 +61,11 @@ from ggml_cpu.kernels.attention._tile_weights import (
 )
 from ggml_cpu.kernels.attention.flash_integers import MIN_KEYS
 from ggml_cpu.kernels.attention.flash_tiles import (
+    build_unit,
     extra,
-    scratch_for,
+    scratch_size,
     spoilt_among,
     taking_units,
-    unit_of,
     unit_shape,
 )
 from ggml_cpu.kernels.attention.soft_max import MINUS_INFINITY
@@ -92,30 +92,30 @@ def local_offsets(d: int, dv: int) -> tuple[int, int, int, int, int, int]:
     the scales of keys, the scales of values, then one number per value (0, or NaN if the value is
     not finite) and the sum of the numbers.
     """
-    values = KEYS // LANES * steps_of(d) * BOTH
+    values = KEYS // LANES * count_steps(d) * BOTH
     scales = values + dv // LANES * BOTH
     scores = scales + ANY_BROKEN + LINE
     weights = scores + 2 * CROSS
     spare = weights + 2 * BOTH
-    spare_bytes = max(2 * BOTH, TOPS_BYTES + 4 * KEYS * padded(max(d, dv)))
+    spare_bytes = max(2 * BOTH, TOPS_BYTES + 4 * KEYS * pad_to_lanes(max(d, dv)))
     return values, scales, scores, weights, spare, spare + spare_bytes
 
 
 @fn
-def queries_at(dv: int) -> int:
+def queries_offset(dv: int) -> int:
     """Return the offset of the queries in a tile, after two states (of ROWS rows) and the sums."""
     return 2 * STATES + TILE * 4 * dv
 
 
 @fn
-def scales_at(d: int, dv: int) -> int:
+def scales_offset(d: int, dv: int) -> int:
     """Return the offset of the scales of queries in a tile."""
-    return queries_at(dv) + 2 * steps_of(d) * BOTH
+    return queries_offset(dv) + 2 * count_steps(d) * BOTH
 
 
 @fn
 def tile_bytes(d: int, dv: int) -> int:
-    return scales_at(d, dv) + 4 * TILE
+    return scales_offset(d, dv) + 4 * TILE
 
 
 @fn
@@ -127,28 +127,28 @@ def most_tiles(d: int, dv: int) -> int:
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     d, dv = node.source(0).ne[0], node.source(2).ne[0]
     most = most_tiles(d, dv)
-    shared, in_f32 = scratch_for(node, most, nth, TILE)
+    shared, in_f32 = scratch_size(node, most, nth, TILE)
     tiles, _ = unit_shape(node, most, nth, TILE)
     return shared, max(in_f32, local_offsets(d, dv)[5] + tiles * tile_bytes(d, dv))
 
 
 @fn
-def states_at(p, local, r):
+def tile_address(p, local, r):
     """Return the address of the tile of row r of a unit."""
     d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
     return local + local_offsets(d, dv)[5] + r // TILE * tile_bytes(d, dv)
 
 
 @fn
-def sums_at(p, local, r):
+def sums_address(p, local, r):
     """Return the address of the sums of row r of a unit."""
-    return states_at(p, local, r) + 2 * STATES + r % TILE * 4 * v.ne(p, V, 0)
+    return tile_address(p, local, r) + 2 * STATES + r % TILE * 4 * v.ne(p, V, 0)
 
 
 @fn
-def place_of(p, local, r):
+def lane_address(p, local, r):
     """Return the address of the lane of row r of a unit in the state vectors."""
-    return states_at(p, local, r) + r % TILE // ROWS * STATES + 4 * (r % ROWS)
+    return tile_address(p, local, r) + r % TILE // ROWS * STATES + 4 * (r % ROWS)
 
 
 query_scale, query_step = row_scale(load_f32_n, 4, MOST), splitting(load_f32_n, 4)
@@ -159,13 +159,13 @@ def load_tile(p, pair, first, count, to, scales, spare):
     """Quantize a tile's scaled queries; the last query fills missing rows."""
     d, scale = v.ne(p, Q, 0), scores_scale(p)
     for t in range(TILE):
-        at = query_at(p, pair, first + min(t, count - 1))
+        at = query_address(p, pair, first + min(t, count - 1))
         for i in range(0, d, LANES):
             v.store(spare + 4 * i, v.f32_load_n(at + 4 * i, d - i) * scale)
         one = query_scale(spare, d)
         v.st_f32(scales + 4 * t, one)
-        row = to + t // ROWS * steps_of(d) * BOTH + t % ROWS * LINE
-        for s in range(steps_of(d)):
+        row = to + t // ROWS * count_steps(d) * BOTH + t % ROWS * LINE
+        for s in range(count_steps(d)):
             high, low = query_step(spare + 4 * STEP * s, d - STEP * s, inverse(one))
             v.store(row + s * BOTH, high)
             v.store(row + s * BOTH + PART, low)
@@ -213,7 +213,7 @@ def multiply_keys(keys, q, steps, n, products):
 
 
 @fn
-def both_of(at, apart):
+def combine_products(at, apart):
     """Return integer products / HIGH: HIGH * (high * high) + cross products `apart` bytes later."""
     return v.fma(v.to_f32(v.i32_load(at)), HIGH, v.to_f32(v.i32_load(at + apart)))
 
@@ -236,14 +236,14 @@ def score_rows(p, key, n, x, scales, query_scales, states, spare):
         if n == KEYS and cap == 0.0 and hides_nothing(mask):
             for i in range(0, KEYS, LANES):
                 at = x + SCORES * t + 4 * i
-                s = both_of(at, CROSS) * (v.f32_load(scales + 4 * i) * one)
+                s = combine_products(at, CROSS) * (v.f32_load(scales + 4 * i) * one)
                 v.store(at, s)
                 top = v.vmax(s, top)
         else:
             for i in range(0, n, LANES):
                 at = x + SCORES * t + 4 * i
-                s = both_of(at, CROSS) * (v.f32_load(scales + 4 * i) * one)
-                s = biased(s, i, n, mask, slope, cap)
+                s = combine_products(at, CROSS) * (v.f32_load(scales + 4 * i) * one)
+                s = mask_scores(s, i, n, mask, slope, cap)
                 v.store(at, s)
                 top = v.vmax(s, top)
         v.store(spare + WORD * t, top)
@@ -353,9 +353,9 @@ def add_values(values, weights, dv, states, sums, products):
             factor = v.f32_bcast(states + FACTORS + 4 * t)
             scale = v.f32_bcast(states + SCALES + 4 * t)
             at, x = sums + 4 * (dv * t + c), products + LINE * t
-            v.store(at, v.fma(both_of(x, PART), scale, v.f32_load(at) * factor))
+            v.store(at, v.fma(combine_products(x, PART), scale, v.f32_load(at) * factor))
             at, x = at + WORD, x + BOTH
-            v.store(at, v.fma(both_of(x, PART), scale, v.f32_load(at) * factor))
+            v.store(at, v.fma(combine_products(x, PART), scale, v.f32_load(at) * factor))
 
 
 @fn
@@ -365,10 +365,10 @@ def run_tile(p, local, key, n, states):
     values, scales, scores, weights, spare, _ = local_offsets(d, dv)
     values, scales, scores = local + values, local + scales, local + scores
     weights, spare = local + weights, local + spare
-    multiply_keys(local, states + queries_at(dv), steps_of(d), n, scores)
+    multiply_keys(local, states + queries_offset(dv), count_steps(d), n, scores)
     for i in range(2):
         own, x = states + STATES * i, scores + ROWS * SCORES * i
-        of_queries = states + scales_at(d, dv) + 4 * ROWS * i
+        of_queries = states + scales_offset(d, dv) + 4 * ROWS * i
         score_rows(p, key, n, x, scales, of_queries, own, spare)
         weigh_rows(n, x, scales, own, weights + BOTH * i, spare)
     for i in range(2):
@@ -377,8 +377,11 @@ def run_tile(p, local, key, n, states):
 
 
 def _unit(source: Source) -> Function:
-    load_keys, in_f32 = loading(source), unit_of(source)
-    any_spoilt, finish = spoilt_among(sums_at, WORD), finishing(place_of, sums_at, WORD)
+    load_keys, in_f32 = loading(source), build_unit(source)
+    any_spoilt, finish = (
+        spoilt_among(sums_address, WORD),
+        finishing(lane_address, sums_address, WORD),
+    )
 
     @fn
     def run_keys(p, local, pair, first, n_rows, begin, end):
@@ -387,18 +390,18 @@ def _unit(source: Source) -> Function:
         values, scales, _, _, spare, _ = local_offsets(d, dv)
         values, scales, spare = local + values, local + scales, local + spare
         for r in range(0, n_rows, TILE):
-            states, count = states_at(p, local, r), min(TILE, n_rows - r)
+            states, count = tile_address(p, local, r), min(TILE, n_rows - r)
             start_rows(p, pair, first + r, count, states)
             second = min(ROWS, count - 1)  # an existing row if the second half is empty
             start_rows(p, pair, first + r + second, count - second, states + STATES)
-            for at in range(states + 2 * STATES, states + queries_at(dv), WORD):
+            for at in range(states + 2 * STATES, states + queries_offset(dv), WORD):
                 v.store(at, v.f32(0.0))
-            to, of_queries = states + queries_at(dv), states + scales_at(d, dv)
+            to, of_queries = states + queries_offset(dv), states + scales_offset(d, dv)
             load_tile(p, pair, first + r, count, to, of_queries, spare)
         for key in range(begin, end, KEYS):
             loaded, most = False, min(KEYS, end - key)
             for r in range(0, n_rows, TILE):
-                states = states_at(p, local, r)
+                states = tile_address(p, local, r)
                 n = max(keys_seen(states, key, most), keys_seen(states + STATES, key, most))
                 if n > 0:
                     if not loaded:

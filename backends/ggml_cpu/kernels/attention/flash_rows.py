@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn, kernel, routine
-from ggml_cpu.kernels._common import F32, padded
-from ggml_cpu.kernels.attention._few_rows import all_dots_of, all_values_of, seen_values_of
+from ggml_cpu.kernels._common import F32, pad_to_lanes
+from ggml_cpu.kernels.attention._few_rows import build_all_dots, build_all_values, build_seen_values
 from ggml_cpu.kernels.attention._parts import (
     K_BYTES,
     K_KIND,
@@ -27,10 +27,10 @@ from ggml_cpu.kernels.attention._parts import (
     flash_start,
     group_size,
     is_spoilt,
-    keys_at,
     keys_seen,
+    kv_address,
     merge_parts,
-    query_at,
+    query_address,
     refusal,
     scores_scale,
     shared_bytes,
@@ -44,8 +44,8 @@ from ggml_cpu.kernels.attention._sources import (
     Accepts,
     Rows,
     Source,
-    kinds_of,
-    rows_of,
+    build_rows,
+    kv_kinds,
 )
 from ggml_cpu.target import AMX, LANES
 from ggml_py.tensor import Tensor
@@ -56,7 +56,7 @@ SCORES = FEW * 4 * KEYS  # bytes of the scores
 
 
 @fn
-def parts_of(pairs: int, n_kv: int, nth: int) -> int:
+def count_parts(pairs: int, n_kv: int, nth: int) -> int:
     """Return the parts of the keys that give threads equal numbers of (part, pair) units."""
     a, b = pairs, nth
     while b > 0:
@@ -73,12 +73,12 @@ def even(rows: int) -> int:
 @fn
 def query_row(at: int, rows: int, r: int, d: int) -> int:
     """Return the address of query r of a pair's scratch: states, then queries, then sums."""
-    return at + (even(rows) * STATE + WORD - 1) // WORD * WORD + r * 4 * padded(d)
+    return at + (even(rows) * STATE + WORD - 1) // WORD * WORD + r * 4 * pad_to_lanes(d)
 
 
 @fn
 def sum_row(at: int, rows: int, r: int, d: int, dv: int) -> int:
-    return query_row(at, rows, even(rows), d) + r * 4 * padded(dv)
+    return query_row(at, rows, even(rows), d) + r * 4 * pad_to_lanes(dv)
 
 
 @fn
@@ -88,21 +88,21 @@ def local_pair(rows: int, i: int, d: int, dv: int) -> int:
 
 
 @fn
-def pair_at(p, local, rows, i):
+def pair_address(p, local, rows, i):
     return local + local_pair(rows, i, v.ne(p, Q, 0), v.ne(p, V, 0))
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     q, k, values = node.sources(3)
     pairs, rows = k.ne[2] * k.ne[3], q.ne[1] * q.ne[2] // k.ne[2]
-    parts = parts_of(pairs, k.ne[1], nth)
+    parts = count_parts(pairs, k.ne[1], nth)
     at_once = min(pairs, -(-pairs * parts // nth))
     return shared_bytes(node, pairs, parts), local_pair(rows, at_once, q.ne[0], values.ne[0])
 
 
 def extra(node: Tensor) -> tuple[int, ...]:
     k = node.source(1)
-    return (k.ne[2] * k.ne[3], *kinds_of(node))
+    return (k.ne[2] * k.ne[3], *kv_kinds(node))
 
 
 @routine
@@ -116,7 +116,7 @@ def start_pair(p, pair, rows, at):
     for r in range(even(rows)):
         row = min(r, rows - 1)
         start_row(p, pair, row, at + r * STATE, sum_row(at, rows, r, d, dv), WORD)
-        q, to = query_at(p, pair, row), query_row(at, rows, r, d)
+        q, to = query_address(p, pair, row), query_row(at, rows, r, d)
         for i in range(0, d, LANES):
             v.store(to + 4 * i, v.f32_load_n(q + 4 * i, d - i) * scale)
 
@@ -171,7 +171,7 @@ def _in_place(rows: Rows) -> _Reader:
     return _Reader(rows, place)
 
 
-def _moved(source: Source) -> _Reader:
+def _build_reader(source: Source) -> _Reader:
     move = source.place
 
     @fn
@@ -186,25 +186,25 @@ def _moved(source: Source) -> _Reader:
             move(kind, src + r * stride, stride, 1, d, spare + 4 * d * r)
         return spare, 4 * d, spare
 
-    return _Reader(rows_of(F32), place)
+    return _Reader(build_rows(F32), place)
 
 
 def _run_tile(keys: _Reader, values: _Reader) -> Function:
-    all_dots, all_values = all_dots_of(keys.rows), all_values_of(values.rows)
-    seen_values = seen_values_of(values.rows)
+    all_dots, all_values = build_all_dots(keys.rows), build_all_values(values.rows)
+    seen_values = build_seen_values(values.rows)
     place_keys, place_values = keys.place, values.place
 
     @fn
     def run_tile(p, pair, key, n, next_pair, next_key, rows, at, scores, spare, careful):
         """Process n keys and values for a pair's rows; prefetch the next pair's."""
         d, dv = v.ne(p, Q, 0), v.ne(p, V, 0)
-        ahead = keys_at(p, K, next_pair, next_key)
-        src, step, ahead = place_keys(p, K, keys_at(p, K, pair, key), ahead, n, d, spare)
+        ahead = kv_address(p, K, next_pair, next_key)
+        src, step, ahead = place_keys(p, K, kv_address(p, K, pair, key), ahead, n, d, spare)
         all_dots(rows, query_row(at, rows, 0, d), src, ahead, step, n, d, scores)
         for r in range(rows):
             weigh_row(p, pair, r, key, n, scores + r * 4 * KEYS, at + r * STATE)
-        ahead = keys_at(p, V, next_pair, next_key)
-        src, step, ahead = place_values(p, V, keys_at(p, V, pair, key), ahead, n, dv, spare)
+        ahead = kv_address(p, V, next_pair, next_key)
+        src, step, ahead = place_values(p, V, kv_address(p, V, pair, key), ahead, n, dv, spare)
         to = sum_row(at, rows, 0, d, dv)
         if careful:
             seen_values(rows, scores, at, src, step, n, dv, to)
@@ -223,8 +223,8 @@ def _flash(
     @fn
     def run_pairs(p, first, count, begin, end, rows, local, careful):
         """Process the keys begin .. end for pairs first .. first + count, KEYS keys per pair."""
-        spare, pairs, scores = local + SCORES, pair_at(p, local, rows, 0), local
-        size = pair_at(p, local, rows, 1) - pairs
+        spare, pairs, scores = local + SCORES, pair_address(p, local, rows, 0), local
+        size = pair_address(p, local, rows, 1) - pairs
         for i in range(count):
             start_pair(p, first + i, rows, pairs + i * size)
         for key in range(begin, end, KEYS):
@@ -254,24 +254,26 @@ def _flash(
     )
     def flash_attn_rows(p, ith, nth):
         pairs, rows = v.ne(p, K, 2) * v.ne(p, K, 3), v.ne(p, Q, 1) * group_size(p)
-        parts, local = parts_of(pairs, v.ne(p, K, 1), nth), v.local(p, ith)
+        parts, local = count_parts(pairs, v.ne(p, K, 1), nth), v.local(p, ith)
         u, stop = v.split(pairs * parts, ith, nth)
         while u < stop:
             part, first = u // pairs, u % pairs
             count = min(stop - u, pairs - first)
-            begin, end = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
+            begin, end = v.split_aligned(v.ne(p, K, 1), KEYS, part, parts)
             careful, again = False, True
             while again:  # a loop with one call, because each call is inlined
                 run_pairs(p, first, count, begin, end, rows, local, careful)
-                again = not careful and any_spoilt(p, count, rows, pair_at(p, local, rows, 0))
+                again = not careful and any_spoilt(p, count, rows, pair_address(p, local, rows, 0))
                 careful = again
-            finish_pairs(p, first, count, rows, part, parts, pair_at(p, local, rows, 0))
+            finish_pairs(p, first, count, rows, part, parts, pair_address(p, local, rows, 0))
             u += count
 
 
 for _source in SOURCES:
     _element = _source.element
-    _reader = _in_place(rows_of(_element)) if _source.name == _element.name else _moved(_source)
+    _reader = (
+        _in_place(build_rows(_element)) if _source.name == _element.name else _build_reader(_source)
+    )
     _flash(_source.name, _source.accepts, _reader, _reader, FEW, 2)
 
 for _name, _accepts, _keys, _values_of in IN_BLOCKS:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.interleave import interleave_words
 from ggml_cpu.kernel import Function, fn, kernel
-from ggml_cpu.kernels._common import padded
+from ggml_cpu.kernels._common import pad_to_lanes
 from ggml_cpu.kernels._units import PER_THREAD, next_unit
 from ggml_cpu.kernels.attention._parts import (
     FACTOR,
@@ -27,17 +27,17 @@ from ggml_cpu.kernels.attention._parts import (
     flash_start,
     group_size,
     is_spoilt,
-    keys_at,
     keys_seen,
+    kv_address,
     merge_parts,
-    query_at,
+    query_address,
     refusal,
     scores_scale,
     shared_bytes,
     start_row,
     weigh_row,
 )
-from ggml_cpu.kernels.attention._sources import SOURCES, WORD, Source, kinds_of
+from ggml_cpu.kernels.attention._sources import SOURCES, WORD, Source, kv_kinds
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
 
@@ -63,7 +63,7 @@ def tiles_per_unit(rows: int, pairs: int, most: int, nth: int, tile: int) -> int
 
 
 @fn
-def parts_of(units: int, n_kv: int, nth: int) -> int:
+def count_parts(units: int, n_kv: int, nth: int) -> int:
     """Return the parts of the keys: several if there are too few units for all threads."""
     if nth == 1 or units >= PER_THREAD * nth:
         return 1
@@ -71,12 +71,12 @@ def parts_of(units: int, n_kv: int, nth: int) -> int:
 
 
 @fn
-def shape_of(p, most, nth, tile):
+def count_units(p, most, nth, tile):
     """Return (tiles per unit, blocks of rows, parts of the keys)."""
     rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
     tiles = tiles_per_unit(rows, pairs, most, nth, tile)
     blocks = (rows + tiles * tile - 1) // (tiles * tile)
-    return tiles, blocks, parts_of(pairs * blocks, v.ne(p, K, 1), nth)
+    return tiles, blocks, count_parts(pairs * blocks, v.ne(p, K, 1), nth)
 
 
 def most_blocks(node: Tensor) -> int:
@@ -87,7 +87,7 @@ def most_blocks(node: Tensor) -> int:
 
 
 def extra(node: Tensor) -> tuple[int, ...]:
-    return (most_blocks(node), *kinds_of(node))
+    return (most_blocks(node), *kv_kinds(node))
 
 
 @fn
@@ -96,10 +96,10 @@ def local_offsets(d: int, dv: int) -> tuple[int, int, int, int]:
 
     Keys are first, at offset 0. dv must be a multiple of LANES.
     """
-    values = 4 * KEYS * padded(d)
+    values = 4 * KEYS * pad_to_lanes(d)
     weights = values + 4 * KEYS * dv
     spare = weights + 4 * KEYS * TILE
-    return values, weights, spare, spare + 4 * LANES * max(padded(d), dv)
+    return values, weights, spare, spare + 4 * LANES * max(pad_to_lanes(d), dv)
 
 
 @fn
@@ -113,12 +113,12 @@ def unit_shape(node: Tensor, most: int, nth: int, tile: int = TILE) -> tuple[int
     q, k = node.sources(2)
     rows, pairs = q.ne[1] * (q.ne[2] // k.ne[2]), k.ne[2] * k.ne[3]
     tiles = tiles_per_unit(rows, pairs, most, nth, tile)
-    return tiles, parts_of(pairs * -(-rows // (tiles * tile)), k.ne[1], nth)
+    return tiles, count_parts(pairs * -(-rows // (tiles * tile)), k.ne[1], nth)
 
 
-def scratch_for(node: Tensor, most: int, nth: int, tile: int = TILE) -> tuple[int, int]:
+def scratch_size(node: Tensor, most: int, nth: int, tile: int = TILE) -> tuple[int, int]:
     """Return the scratch (shared, local) in f32 for units of up to `most` tiles of `tile` rows."""
-    d, dv = node.source(0).ne[0], padded(node.source(2).ne[0])
+    d, dv = node.source(0).ne[0], pad_to_lanes(node.source(2).ne[0])
     tiles, parts = unit_shape(node, most, nth, tile)
     in_f32 = -(-tiles * tile // TILE)
     local = local_offsets(d, dv)[3] + in_f32 * tile_bytes(d, dv) + WORD
@@ -126,7 +126,9 @@ def scratch_for(node: Tensor, most: int, nth: int, tile: int = TILE) -> tuple[in
 
 
 def scratch(node: Tensor, nth: int) -> tuple[int, int]:
-    return scratch_for(node, most_tiles(node.source(0).ne[0], padded(node.source(2).ne[0])), nth)
+    return scratch_size(
+        node, most_tiles(node.source(0).ne[0], pad_to_lanes(node.source(2).ne[0])), nth
+    )
 
 
 @fn
@@ -182,8 +184,8 @@ def prefetch_rows(at, stride, size):
 @fn
 def prefetch_keys(p, pair, key):
     """Prefetch KEYS keys and values from `key` on."""
-    prefetch_rows(keys_at(p, K, pair, key), v.nb(p, K, 1), v.extra(p, K_BYTES))
-    prefetch_rows(keys_at(p, V, pair, key), v.nb(p, V, 1), v.extra(p, V_BYTES))
+    prefetch_rows(kv_address(p, K, pair, key), v.nb(p, K, 1), v.extra(p, K_BYTES))
+    prefetch_rows(kv_address(p, V, pair, key), v.nb(p, V, 1), v.extra(p, V_BYTES))
 
 
 @fn
@@ -193,11 +195,11 @@ def load_tile(p, pair, first, count, q, spare):
     for start in range(0, TILE, LANES):
         rows = max(1, min(LANES, count - start))
         for j in range(rows):
-            at = query_at(p, pair, first + min(start + j, count - 1))
+            at = query_address(p, pair, first + min(start + j, count - 1))
             for i in range(0, d, LANES):
                 x = v.f32_load_n(at + 4 * i, d - i)
-                v.store(spare + 4 * (j * padded(d) + i), x * scale)
-        interleave_words(spare, 4 * padded(d), rows, d, q + 4 * start, COLUMN)
+                v.store(spare + 4 * (j * pad_to_lanes(d) + i), x * scale)
+        interleave_words(spare, 4 * pad_to_lanes(d), rows, d, q + 4 * start, COLUMN)
 
 
 def _load_keys(source: Source) -> Function:
@@ -208,10 +210,10 @@ def _load_keys(source: Source) -> Function:
         """Pack n keys and values into panels: keys [d][LANES], values [KEYS][LANES]."""
         d, dv = v.ne(p, K, 0), v.ne(p, V, 0)
         for j in range(0, n, LANES):
-            src, to, rows = keys_at(p, K, pair, key + j), keys + j * 4 * d, min(LANES, n - j)
+            src, to, rows = kv_address(p, K, pair, key + j), keys + j * 4 * d, min(LANES, n - j)
             panel(v.extra(p, K_KIND), src, v.nb(p, K, 1), rows, d, to, spare)
         for j in range(n):
-            src, to = keys_at(p, V, pair, key + j), values + j * WORD
+            src, to = kv_address(p, V, pair, key + j), values + j * WORD
             row(v.extra(p, V_KIND), src, dv, to, PANEL, spare)
         prefetch_keys(p, pair, key + KEYS)
 
@@ -234,28 +236,28 @@ def run_tile(p, pair, first, count, key, n, q, keys, values, weights, state, sum
 
 
 @fn
-def states_at(p, local, r):
+def tile_address(p, local, r):
     """Return the address of the tile of row r of a unit: states, then sums, then queries."""
-    d, dv = v.ne(p, Q, 0), padded(v.ne(p, V, 0))
+    d, dv = v.ne(p, Q, 0), pad_to_lanes(v.ne(p, V, 0))
     return local + local_offsets(d, dv)[3] + r // TILE * tile_bytes(d, dv)
 
 
 @fn
-def sums_at(p, local, r):
+def sums_address(p, local, r):
     """Return the address of the sums of row r of a unit: vectors SUMS bytes apart."""
-    return states_at(p, local, r) + TILE * STATE + r % TILE * WORD
+    return tile_address(p, local, r) + TILE * STATE + r % TILE * WORD
 
 
-def spoilt_among(sums_at: Function, step: int = SUMS) -> Function:
+def spoilt_among(sums_address: Function, step: int = SUMS) -> Function:
     """Return any_spoilt(p, local, n_rows): True if `is_spoilt` is for a row of a unit.
 
-    sums_at(p, local, r) returns the address of a row's sums, vectors `step` bytes apart.
+    sums_address(p, local, r) returns the address of a row's sums, vectors `step` bytes apart.
     """
 
     @fn
     def any_spoilt(p, local, n_rows):
         r = 0
-        while r < n_rows and not is_spoilt(p, sums_at(p, local, r), step):
+        while r < n_rows and not is_spoilt(p, sums_address(p, local, r), step):
             r += 1
         return r < n_rows
 
@@ -267,7 +269,7 @@ def taking_units(unit: Function, tile: int = TILE) -> Function:
 
     @fn
     def take_units(p, ith, nth, most):
-        tiles, blocks, parts = shape_of(p, most, nth, tile)
+        tiles, blocks, parts = count_units(p, most, nth, tile)
         rows, pairs = v.ne(p, Q, 1) * group_size(p), v.ne(p, K, 2) * v.ne(p, K, 3)
         u = next_unit(p)
         while u < pairs * parts * blocks:
@@ -275,7 +277,7 @@ def taking_units(unit: Function, tile: int = TILE) -> Function:
             pair, part = u // parts % pairs, u % parts
             first = block * tiles * tile
             n_rows = min(tiles * tile, rows - first)
-            begin, end = v.split_by(v.ne(p, K, 1), KEYS, part, parts)
+            begin, end = v.split_aligned(v.ne(p, K, 1), KEYS, part, parts)
             unit(p, v.local(p, ith), pair, first, n_rows, begin, end, part, parts)
             merge_parts(p, pair, first, n_rows, pair * blocks + block, parts)
             u = next_unit(p)
@@ -283,17 +285,17 @@ def taking_units(unit: Function, tile: int = TILE) -> Function:
     return take_units
 
 
-def unit_of(source: Source) -> Function:
-    load_keys, any_spoilt = _load_keys(source), spoilt_among(sums_at)
+def build_unit(source: Source) -> Function:
+    load_keys, any_spoilt = _load_keys(source), spoilt_among(sums_address)
 
     @fn
     def run_keys(p, local, pair, first, n_rows, begin, end, careful):
         """Process the keys begin .. end for rows first .. first + n_rows."""
-        d, dv = v.ne(p, Q, 0), padded(v.ne(p, V, 0))
+        d, dv = v.ne(p, Q, 0), pad_to_lanes(v.ne(p, V, 0))
         values, weights, spare, _ = local_offsets(d, dv)
         keys, values, weights, spare = local, local + values, local + weights, local + spare
         for r in range(0, n_rows, TILE):
-            state, sums = states_at(p, local, r), sums_at(p, local, r)
+            state, sums = tile_address(p, local, r), sums_address(p, local, r)
             count = min(TILE, n_rows - r)
             for t in range(TILE):
                 row = first + r + min(t, count - 1)
@@ -308,7 +310,7 @@ def unit_of(source: Source) -> Function:
                     if not loaded:
                         load_keys(p, pair, key, min(KEYS, end - key), keys, values, spare)
                         loaded = True
-                    row, state, s = first + r, states_at(p, local, r), sums_at(p, local, r)
+                    row, state, s = first + r, tile_address(p, local, r), sums_address(p, local, r)
                     q = s + COLUMN * dv
                     run_tile(
                         p, pair, row, count, key, n, q, keys, values, weights, state, s, careful
@@ -323,14 +325,14 @@ def unit_of(source: Source) -> Function:
             again = not careful and any_spoilt(p, local, n_rows)
             careful = again
         for r in range(n_rows):
-            state = states_at(p, local, r) + r % TILE * STATE
-            finish_row(p, pair, first + r, part, parts, state, sums_at(p, local, r), SUMS)
+            state = tile_address(p, local, r) + r % TILE * STATE
+            finish_row(p, pair, first + r, part, parts, state, sums_address(p, local, r), SUMS)
 
     return unit
 
 
 def _flash(source: Source) -> None:
-    take_units = taking_units(unit_of(source))
+    take_units = taking_units(build_unit(source))
 
     def check(node: Tensor) -> str:
         return refusal(node, source.name, source.accepts)
@@ -344,7 +346,7 @@ def _flash(source: Source) -> None:
         name=f"flash_attn_tiles_{source.name}",
     )
     def flash_attn_tiles(p, ith, nth):
-        take_units(p, ith, nth, most_tiles(v.ne(p, Q, 0), padded(v.ne(p, V, 0))))
+        take_units(p, ith, nth, most_tiles(v.ne(p, Q, 0), pad_to_lanes(v.ne(p, V, 0))))
 
 
 for _source in SOURCES:

@@ -23,7 +23,7 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
     return 0, 2 * panel_bytes(node.source(0).ne[0])
 
 
-def kind_of(node: Tensor) -> tuple[int]:
+def key_kind(node: Tensor) -> tuple[int]:
     return (KINDS.index(node.source(1).type.name),)
 
 
@@ -65,7 +65,7 @@ def _indexer(source: Source) -> None:
         "LIGHTNING_INDEXER",
         when=check,
         scratch=scratch,
-        extra=kind_of,
+        extra=key_kind,
         name=f"indexer_{source.name}",
     )
     def indexer(p, ith, nth):

@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import F16, F32, Element, both, dense_rows, n_rows, row_at
+from ggml_cpu.kernels._common import F16, F32, Element, dense_rows, n_rows, require_all, row_address
 from ggml_py.tensor import Tensor
 
 MINUS_INFINITY = float("-inf")
 
 
 @fn
-def slope_of(head, n_head, max_bias):
+def alibi_slope(head, n_head, max_bias):
     """Return the ALiBi slope of a head (arXiv 2108.12409), 1 without ALiBi."""
     if max_bias <= 0.0:
         return v.float32(1.0)
@@ -70,7 +70,7 @@ def _soft_max(element: Element) -> None:
         i2, i3 = head % v.ne(p, 2, 2), batch % v.ne(p, 2, 3)
         return v.data(p, 2) + t * v.nb(p, 2, 1) + i2 * v.nb(p, 2, 2) + i3 * v.nb(p, 2, 3)
 
-    accepted = both(mask_is(element.name), dense_rows)
+    accepted = require_all(mask_is(element.name), dense_rows)
 
     @kernel("SOFT_MAX", when=accepted, name=f"soft_max_{element.name}")
     def soft_max(p, ith, nth):
@@ -79,9 +79,9 @@ def _soft_max(element: Element) -> None:
         start, stop = v.split(n_rows(p, 0), ith, nth)
         for r in range(start, stop):
             t, head, batch = r % n_tokens, r // n_tokens % n_head, r // (n_tokens * n_head)
-            d, mask = row_at(p, 0, r), mask_row(p, t, head, batch)
-            slope = slope_of(head, n_head, max_bias)
-            top = scores(d, row_at(p, 1, r), mask, n, scale, slope)
+            d, mask = row_address(p, 0, r), mask_row(p, t, head, batch)
+            slope = alibi_slope(head, n_head, max_bias)
+            top = scores(d, row_address(p, 1, r), mask, n, scale, slope)
             total = 0.0
             if v.data(p, 3) != 0:
                 sink = v.ld_f32(v.data(p, 3) + 4 * head)

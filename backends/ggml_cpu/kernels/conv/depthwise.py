@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import F16, F32, Element, both, types_are
+from ggml_cpu.kernels._common import F16, F32, Element, require_all, types_are
 from ggml_py.tensor import Tensor
 
 
@@ -44,7 +44,10 @@ def _depthwise(element: Element) -> None:
     types = types_are("f32", element.name, "f32")
 
     @kernel(
-        "CONV_2D_DW", when=both(types, channels_inside), rank=1, name=f"conv_2d_dw_{element.name}_c"
+        "CONV_2D_DW",
+        when=require_all(types, channels_inside),
+        rank=1,
+        name=f"conv_2d_dw_{element.name}_c",
     )
     def channels(p, ith, nth):
         """Compute a vector of channels at a time."""

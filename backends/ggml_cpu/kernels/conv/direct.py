@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import BF16, F16, F32, Element, both, padded
+from ggml_cpu.kernels._common import BF16, F16, F32, Element, pad_to_lanes, require_all
 from ggml_cpu.kernels.conv._unfold import plane_image, types_beside_kernel, unfolder, volume_image
 from ggml_cpu.target import TILE
 from ggml_py.tensor import Tensor
@@ -24,7 +24,7 @@ def _taps(node: Tensor) -> tuple[int, int]:
 
 def direct_scratch(node: Tensor, nth: int) -> tuple[int, int]:
     taps, oc = _taps(node)
-    return 4 * taps * padded(oc), 4 * taps * TILE
+    return 4 * taps * pad_to_lanes(oc), 4 * taps * TILE
 
 
 def dense_kernels(node: Tensor) -> str:
@@ -37,7 +37,7 @@ def float_image(node: Tensor) -> str:
     return types_beside_kernel("f32", "f32")(node)
 
 
-def typed(element: Element) -> Callable[[Tensor], str]:
+def require_kernel_type(element: Element) -> Callable[[Tensor], str]:
     def check(node: Tensor) -> str:
         t = node.source(0).type
         return "" if t.name == element.name else f"needs a kernel of {element.name}; got {t}"
@@ -71,7 +71,7 @@ def _direct(element: Element) -> None:
     @kernel(name=f"conv_2d_taps_{element.name}")
     def plane_taps(p, ith, nth):
         kw, kh, c, oc = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2), v.ne(p, 1, 3)
-        width = padded(oc)
+        width = pad_to_lanes(oc)
         start, stop = v.split(kw * kh * c, ith, nth)
         for k in range(start, stop):
             x, y, z = k % kw, k // kw % kh, k // (kw * kh)
@@ -84,7 +84,7 @@ def _direct(element: Element) -> None:
     def volume_taps(p, ith, nth):
         oc = v.op_i32(p, 11)
         taps = v.ne(p, 1, 0) * v.ne(p, 1, 1) * v.ne(p, 1, 2) * v.op_i32(p, 9)
-        width = padded(oc)
+        width = pad_to_lanes(oc)
         start, stop = v.split(taps, ith, nth)
         for k in range(start, stop):
             for i in range(width):
@@ -100,7 +100,7 @@ def _direct(element: Element) -> None:
         """
         ow, oh, od = image[2]
         places, columns = ow * oh * od, v.local(p, ith)
-        width = padded(oc)
+        width = pad_to_lanes(oc)
         tiles = (places + v.TILE - 1) // v.TILE
         start, stop = v.split(tiles * n, ith, nth)
         for tile in range(start, stop):
@@ -122,7 +122,7 @@ def _direct(element: Element) -> None:
                     oc - i,
                 )
 
-    when = both(float_image, typed(element))
+    when = require_all(float_image, require_kernel_type(element))
 
     @kernel(
         "CONV_2D",
@@ -139,7 +139,7 @@ def _direct(element: Element) -> None:
 
     @kernel(
         "CONV_3D",
-        when=both(when, dense_kernels),
+        when=require_all(when, dense_kernels),
         scratch=direct_scratch,
         prepare=(volume_taps,),
         name=f"conv_3d_{element.name}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn, kernel
-from ggml_cpu.kernels._common import F16, F32, Element, both, dense_rows, types_are
+from ggml_cpu.kernels._common import F16, F32, Element, dense_rows, require_all, types_are
 from ggml_cpu.kernels._moves import copy_bytes, fill_words
 from ggml_cpu.target import LANES, TILE
 from ggml_py.tensor import Tensor
@@ -23,7 +23,7 @@ def places_bytes(taps: int) -> int:
 
 
 @fn
-def width_of(taps: int) -> int:
+def weights_per_channel(taps: int) -> int:
     """Return the weights per channel: one per tap, and TILE more for reads past the end."""
     return taps + TILE
 
@@ -33,7 +33,7 @@ def transposed_scratch(node: Tensor, nth: int) -> tuple[int, int]:
     a = node.source(0)
     channels = a.ne[2 if node.op == "CONV_TRANSPOSE_1D" else 3]
     taps = a.n_elements // channels
-    return places_bytes(taps) + 4 * channels * width_of(taps), 4 * node.ne[0]
+    return places_bytes(taps) + 4 * channels * weights_per_channel(taps), 4 * node.ne[0]
 
 
 @fn
@@ -66,7 +66,7 @@ def plane_shape(p):
 
 
 @fn
-def place_of(i, n, stride):
+def index_by_phase(i, n, stride):
     """Return the index of element i of a row of n while it is summed, grouped by phase."""
     phase = i % stride
     return phase * (n // stride) + min(phase, n % stride) + i // stride
@@ -77,7 +77,7 @@ def in_order(d, n, stride, spare):
     """Restore the order of elements in a summed row."""
     copy_bytes(spare, d, 4 * n)
     for phase in range(min(stride, n)):
-        s = spare + 4 * place_of(phase, n, stride)
+        s = spare + 4 * index_by_phase(phase, n, stride)
         for i in range(phase, n, stride):
             v.st_f32(d + 4 * i, v.ld_f32(s))
             s += 4
@@ -105,7 +105,7 @@ def add_products(d, places, count, taps, width, x, channel, channels, n):
 def add_row(d, x, first, last, places, weights, shape):
     """Add the products of a row of input, all channels, and the taps first .. last."""
     (kw, kh, oc, channels), (n, _, _), _, (_, channel, _), _ = shape
-    width = width_of(kw * kh * oc)
+    width = weights_per_channel(kw * kh * oc)
     for start in range(0, n, SPAN):
         for u in range(first, last, v.TILE):
             for i in range(start, min(n, start + SPAN), v.LANES):
@@ -122,26 +122,26 @@ def add_row(d, x, first, last, places, weights, shape):
                 )
 
 
-def _transposed(op: str, shape_of: Function, element: Element) -> None:
+def _declare(op: str, read_shape: Function, element: Element) -> None:
     ld, size = element.ld, element.size
-    when = both(types_are("f32", element.name, "f32"), dense_rows)
+    when = require_all(types_are("f32", element.name, "f32"), dense_rows)
 
     @kernel(name=f"{op.lower()}_taps_{element.name}")
     def taps_apart(p, ith, nth):
         """Store the taps' offsets, and the weights by input channel, taps contiguous."""
-        (kw, kh, oc, channels), _, (row, plane, cube), _, (down, across, _) = shape_of(p)
+        (kw, kh, oc, channels), _, (row, plane, cube), _, (down, across, _) = read_shape(p)
         taps, n0, stride = kw * kh * oc, v.ne(p, 0, 0), v.op_i32(p, 0)
         weights = v.shared(p) + places_bytes(taps)
         start, stop = v.split(kh * oc, ith, nth)
         for u in range(start, stop):
             a, to = v.data(p, 1) + u % kh * row + u // kh * plane, u * kw
             for k in range(kw):
-                place = u % kh * down + u // kh * across + 4 * place_of(k, n0, stride)
+                place = u % kh * down + u // kh * across + 4 * index_by_phase(k, n0, stride)
                 v.st_i64(v.shared(p) + 8 * (to + k), place)
             for c in range(channels):
                 for k in range(kw):
                     w = ld(a + c * cube + k * size)
-                    v.st_f32(weights + 4 * (c * width_of(taps) + to + k), w)
+                    v.st_f32(weights + 4 * (c * weights_per_channel(taps) + to + k), w)
 
     @kernel(
         op,
@@ -150,9 +150,9 @@ def _transposed(op: str, shape_of: Function, element: Element) -> None:
         prepare=(taps_apart,),
         name=f"{op.lower()}_{element.name}",
     )
-    def transposed(p, ith, nth):
+    def conv_transpose(p, ith, nth):
         """Compute planes of the result; a thread computes whole planes."""
-        shape = shape_of(p)
+        shape = read_shape(p)
         (kw, kh, oc, _), (_, height, batches), _, (row, _, image), (down, across, result) = shape
         n0, n1, stride = v.ne(p, 0, 0), (height - 1) * v.op_i32(p, 0) + kh, v.op_i32(p, 0)
         places, taps = v.shared(p), kw * kh
@@ -172,5 +172,5 @@ def _transposed(op: str, shape_of: Function, element: Element) -> None:
 
 
 for _element in (F32, F16):
-    _transposed("CONV_TRANSPOSE_1D", line_shape, _element)
-    _transposed("CONV_TRANSPOSE_2D", plane_shape, _element)
+    _declare("CONV_TRANSPOSE_1D", line_shape, _element)
+    _declare("CONV_TRANSPOSE_2D", plane_shape, _element)

@@ -9,28 +9,28 @@ from ggml_cpu.blocks.format import Format
 from ggml_cpu.kernel import fn, kernel
 from ggml_cpu.kernels._common import (
     FLOAT_NAMES,
-    both,
     float_kind,
     ld_float,
     n_rows,
-    row_at,
+    require_all,
+    row_address,
     types_are,
 )
 from ggml_cpu.kernels._moves import copy_bytes
-from ggml_cpu.kernels.copy.elements import element_at
+from ggml_cpu.kernels.copy.elements import element_address
 from ggml_cpu.quants import formats
 from ggml_py.tensor import Tensor
 
 
 @fn
-def block_at(p, k, i, size):
+def block_address(p, k, i, size):
     """Return the address of tensor k's block that starts at element i; `size`: block size."""
     n0 = v.ne(p, k, 0)
-    return row_at(p, k, i // n0) + i % n0 // size * v.nb(p, k, 0)
+    return row_address(p, k, i // n0) + i % n0 // size * v.nb(p, k, 0)
 
 
 @fn
-def run_of(p, dense_rows_of, size):
+def run_length(p, dense_rows_of, size):
     """Return the number of elements to convert per call.
 
     This is the shorter row length if the float side is dense and row boundaries align on both
@@ -66,7 +66,7 @@ def _to_blocks(format: Format) -> None:
 
     @kernel(
         "CPY",
-        when=both(types_are(name, FLOAT_NAMES), blocks_follow),
+        when=require_all(types_are(name, FLOAT_NAMES), blocks_follow),
         scratch=_block_scratch(size),
         extra=source_kind,
         name=f"cpy_floats_{name}",
@@ -74,15 +74,15 @@ def _to_blocks(format: Format) -> None:
     def cpy(p, ith, nth):
         kind = v.extra(p, 0)
         dense = kind == 0 and v.nb(p, 1, 0) == 4
-        run, spare = run_of(p, dense, size), v.local(p, ith)
+        run, spare = run_length(p, dense, size), v.local(p, ith)
         start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0) // run, ith, nth)
         for u in range(start, stop):
-            x = element_at(p, 1, u * run)
+            x = element_address(p, 1, u * run)
             if not (dense and v.ne(p, 1, 0) % run == 0):
                 for i in range(run):
-                    v.st_f32(spare + 4 * i, ld_float(element_at(p, 1, u * run + i), kind))
+                    v.st_f32(spare + 4 * i, ld_float(element_address(p, 1, u * run + i), kind))
                 x = spare
-            quantize(x, run, block_at(p, 0, u * run, size))
+            quantize(x, run, block_address(p, 0, u * run, size))
 
 
 def _from_blocks(format: Format) -> None:
@@ -90,22 +90,22 @@ def _from_blocks(format: Format) -> None:
 
     @kernel(
         "CPY",
-        when=both(types_are("f32", name), blocks_follow),
+        when=require_all(types_are("f32", name), blocks_follow),
         scratch=_block_scratch(size),
         name=f"cpy_{name}_f32",
     )
     def cpy(p, ith, nth):
         dense = v.nb(p, 0, 0) == 4
-        run, spare = run_of(p, dense, size), v.local(p, ith)
+        run, spare = run_length(p, dense, size), v.local(p, ith)
         start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0) // run, ith, nth)
         for u in range(start, stop):
-            x = block_at(p, 1, u * run, size)
+            x = block_address(p, 1, u * run, size)
             if dense and v.ne(p, 0, 0) % run == 0:
-                dequantize(x, run, element_at(p, 0, u * run))
+                dequantize(x, run, element_address(p, 0, u * run))
             else:
                 dequantize(x, run, spare)
                 for i in range(run):
-                    v.st_f32(element_at(p, 0, u * run + i), v.ld_f32(spare + 4 * i))
+                    v.st_f32(element_address(p, 0, u * run + i), v.ld_f32(spare + 4 * i))
 
 
 def same_blocks(node: Tensor) -> str:
@@ -126,7 +126,7 @@ def copy_blocks(p, ith, nth):
     """Copy rows of blocks unchanged."""
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        copy_bytes(row_at(p, 0, r), row_at(p, 1, r), v.extra(p, 0))
+        copy_bytes(row_address(p, 0, r), row_address(p, 1, r), v.extra(p, 0))
 
 
 for _format in formats().values():

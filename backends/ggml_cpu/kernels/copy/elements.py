@@ -8,9 +8,9 @@ from ggml_cpu.kernels._common import (
     CHUNK,
     FLOATS,
     Element,
-    chunks_of,
+    count_chunks,
     n_rows,
-    row_at,
+    row_address,
     run_stop,
     types_are,
 )
@@ -19,10 +19,10 @@ from ggml_cpu.kernels._moves import TILE, copy_bytes
 
 
 @fn
-def element_at(p, k, i):
+def element_address(p, k, i):
     """Return the address of element i of tensor k, in ggml's element order."""
     n0 = v.ne(p, k, 0)
-    return row_at(p, k, i // n0) + i % n0 * v.nb(p, k, 0)
+    return row_address(p, k, i // n0) + i % n0 * v.nb(p, k, 0)
 
 
 @fn
@@ -49,7 +49,7 @@ def _copy(source: Element, target: Element) -> None:
         """Copy between equal shapes; rows are dense on both sides and at most CHUNK long."""
         r, stop = v.split(n_rows(p, 0), ith, nth)
         while r < stop:
-            d, s, end = row_at(p, 0, r), row_at(p, 1, r), run_stop(p, 0, r, stop)
+            d, s, end = row_address(p, 0, r), row_address(p, 1, r), run_stop(p, 0, r, stop)
             for i in range(end - r):
                 run(d + i * v.nb(p, 0, 1), s + i * v.nb(p, 1, 1), v.ne(p, 0, 0))
             r = end
@@ -57,16 +57,16 @@ def _copy(source: Element, target: Element) -> None:
     @fn
     def rows_to_rows(p, ith, nth, n, inner):
         """Copy n elements in pieces of `inner` elements, contiguous on both sides."""
-        pieces = chunks_of(inner)
+        pieces = count_chunks(inner)
         start, stop = v.split(n // inner * pieces, ith, nth)
         for u in range(start, stop):
             c = u % pieces * CHUNK
             i = u // pieces * inner
-            d = element_at(p, 0, i) + c * to_size
-            run(d, element_at(p, 1, i) + c * from_size, min(CHUNK, inner - c))
+            d = element_address(p, 0, i) + c * to_size
+            run(d, element_address(p, 1, i) + c * from_size, min(CHUNK, inner - c))
 
     @fn
-    def transposed(p, ith, nth):
+    def copy_transposed(p, ith, nth):
         """Copy between equal shapes in squares of TILE x TILE.
 
         The source is dense along dimension 1, dst along dimension 0.
@@ -78,7 +78,10 @@ def _copy(source: Element, target: Element) -> None:
         start, stop = v.split(per * v.ne(p, 1, 2) * v.ne(p, 1, 3), ith, nth)
         for u in range(start, stop):
             first = u % per * TILE
-            d, s = row_at(p, 0, u // per * n1 + first), row_at(p, 1, u // per * n1 + first)
+            d, s = (
+                row_address(p, 0, u // per * n1 + first),
+                row_address(p, 1, u // per * n1 + first),
+            )
             rows = min(TILE, n1 - first)
             for i0 in range(0, n0, TILE):
                 for i in range(i0, min(n0, i0 + TILE)):
@@ -103,11 +106,11 @@ def _copy(source: Element, target: Element) -> None:
         elif dense_d and dense_s and inner > 1 and d0 % inner == 0 and s0 % inner == 0:
             rows_to_rows(p, ith, nth, n, inner)
         elif dense_d and v.nb(p, 1, 1) == from_size and same_ne(p):
-            transposed(p, ith, nth)
+            copy_transposed(p, ith, nth)
         else:
             start, stop = v.split(n, ith, nth)
             for i in range(start, stop):
-                st(element_at(p, 0, i), ld(element_at(p, 1, i)))
+                st(element_address(p, 0, i), ld(element_address(p, 1, i)))
 
 
 for _source in FLOATS:
@@ -122,7 +125,7 @@ def _copy_words(name: str, size: int) -> None:
     def copy(p, ith, nth):
         start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0), ith, nth)
         for i in range(start, stop):
-            copy_bytes(element_at(p, 0, i), element_at(p, 1, i), size)
+            copy_bytes(element_address(p, 0, i), element_address(p, 1, i), size)
 
 
 for _name, _size in (("i8", 1), ("i16", 2), ("i32", 4), ("i64", 8)):
@@ -133,25 +136,25 @@ for _name, _size in (("i8", 1), ("i16", 2), ("i32", 4), ("i64", 8)):
 def cpy_i32_i64(p, ith, nth):
     start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0), ith, nth)
     for i in range(start, stop):
-        v.st_i64(element_at(p, 0, i), v.ld_i32(element_at(p, 1, i)))
+        v.st_i64(element_address(p, 0, i), v.ld_i32(element_address(p, 1, i)))
 
 
 @kernel("CPY", when=types_are("i32", "i64"))
 def cpy_i64_i32(p, ith, nth):
     start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0), ith, nth)
     for i in range(start, stop):
-        v.st_i32(element_at(p, 0, i), v.ld_i64(element_at(p, 1, i)))
+        v.st_i32(element_address(p, 0, i), v.ld_i64(element_address(p, 1, i)))
 
 
 @kernel("CPY", when=types_are("i32", "f32"))
 def cpy_f32_i32(p, ith, nth):
     start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0), ith, nth)
     for i in range(start, stop):
-        v.st_i32(element_at(p, 0, i), int(v.ld_f32(element_at(p, 1, i))))
+        v.st_i32(element_address(p, 0, i), int(v.ld_f32(element_address(p, 1, i))))
 
 
 @kernel("CPY", when=types_are("f32", "i32"))
 def cpy_i32_f32(p, ith, nth):
     start, stop = v.split(v.ne(p, 0, 0) * n_rows(p, 0), ith, nth)
     for i in range(start, stop):
-        v.st_f32(element_at(p, 0, i), v.ld_i32(element_at(p, 1, i)))
+        v.st_f32(element_address(p, 0, i), v.ld_i32(element_address(p, 1, i)))

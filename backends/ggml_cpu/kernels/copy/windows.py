@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import F32, both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import F32, dense_rows, n_rows, require_all, row_address, types_are
 from ggml_cpu.kernels._map import map_pairs
 from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.kernels.arithmetic import add
@@ -26,7 +26,7 @@ def copy_base(p, ith, nth):
     if v.data(p, 0) != v.data(p, 1):
         start, stop = v.split(n_rows(p, 0), ith, nth)
         for r in range(start, stop):
-            copy_bytes(row_at(p, 0, r), row_at(p, 1, r), 4 * v.ne(p, 0, 0))
+            copy_bytes(row_address(p, 0, r), row_address(p, 1, r), 4 * v.ne(p, 0, 0))
 
 
 def words(node: Tensor) -> str:
@@ -38,23 +38,23 @@ def window_base(p, ith, nth):
     copy_base(p, ith, nth)
 
 
-@kernel("SET", when=both(words, dense_rows), prepare=(window_base,))
+@kernel("SET", when=require_all(words, dense_rows), prepare=(window_base,))
 def set_words(p, ith, nth):
     start, stop = v.split(n_rows(p, 2), ith, nth)
     for r in range(start, stop):
-        copy_bytes(window_row(p, r), row_at(p, 2, r), 4 * v.ne(p, 2, 0))
+        copy_bytes(window_row(p, r), row_address(p, 2, r), 4 * v.ne(p, 2, 0))
 
 
 @fn
 def window_and_source(p, r, size):
     """Return the addresses of row r: of the window, as dst and first operand, and of src1."""
     d = window_row(p, r)
-    return d, d, row_at(p, 2, r)
+    return d, d, row_address(p, 2, r)
 
 
 add_to_window = map_pairs(add, F32, F32, rows_of=window_and_source, over=2)
 
 
-@kernel("ACC", when=both(types_are("f32", "f32", "f32"), dense_rows), prepare=(window_base,))
+@kernel("ACC", when=require_all(types_are("f32", "f32", "f32"), dense_rows), prepare=(window_base,))
 def acc_f32(p, ith, nth):
     add_to_window(p, ith, nth)

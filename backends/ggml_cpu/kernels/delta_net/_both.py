@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn, routine
-from ggml_cpu.kernels._common import padded
+from ggml_cpu.kernels._common import pad_to_lanes
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.target import LANES
 
@@ -19,7 +19,7 @@ ROW = 4 * SIZE
 WORD = 4 * LANES  # bytes of a vector
 HALF = LANES // 2
 APART = ROW * HALF + 64 * 9  # bytes between halves in scratch; no multiple of 4 KiB (4K aliasing)
-VECTOR = 4 * padded(SIZE)
+VECTOR = 4 * pad_to_lanes(SIZE)
 QUERIES, DECAYS, KEYS = VECTOR, 2 * VECTOR, 3 * VECTOR  # offsets in a token's table
 
 

@@ -13,20 +13,20 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.interleave import interleave_words
 from ggml_cpu.kernel import fn, routine
-from ggml_cpu.kernels._common import padded
+from ggml_cpu.kernels._common import pad_to_lanes
 from ggml_cpu.kernels.delta_net._gated import (
     B,
     K,
     Q,
     V,
-    decay_of,
+    compute_decay,
     first_decay,
-    key_at,
-    output_at,
+    initial_state_address,
+    key_address,
+    output_address,
     prefetch_token,
-    snapshot_at,
-    source_at,
-    value_at,
+    snapshot_address,
+    value_address,
 )
 from ggml_cpu.target import LANES, TILE
 
@@ -51,7 +51,7 @@ TABLES = BETA + 4 * CHUNK + 64
 @fn
 def state_bytes(rows: int, size: int) -> int:
     """Return the bytes of the transposed state of `rows` rows, in blocks [size][LANES]."""
-    return padded(rows) // LANES * WORD * size
+    return pad_to_lanes(rows) // LANES * WORD * size
 
 
 def local_bytes(size: int) -> int:
@@ -86,12 +86,15 @@ def make_tables(p, head, seq, start, tables, spare):
     for i in range(0, size, LANES):
         v.store(tables + KEEP + 4 * i, v.f32(1.0))
     for t in range(CHUNK):
-        k, q = key_at(p, K, head, seq, start + t), key_at(p, Q, head, seq, start + t)
-        values, decay = value_at(p, V, head, seq, start + t), first_decay(p, head, seq, start + t)
+        k, q = key_address(p, K, head, seq, start + t), key_address(p, Q, head, seq, start + t)
+        values, decay = (
+            value_address(p, V, head, seq, start + t),
+            first_decay(p, head, seq, start + t),
+        )
         prefetch_token(p, head, seq, start + t + CHUNK)
         for i in range(0, size, LANES):
             v.store(tables + VALUES + t * STRIDE + 4 * i, v.f32_load_n(values + 4 * i, size - i))
-            c = decay_of(p, head, seq, start + t, i, decay)
+            c = compute_decay(p, head, seq, start + t, i, decay)
             x = v.f32_load_n(k + 4 * i, size - i)
             y = v.f32_load_n(q + 4 * i, size - i) * scale
             v.store(keys + 4 * i, x)
@@ -109,7 +112,7 @@ def make_tables(p, head, seq, start, tables, spare):
         for i in range(0, size, LANES):
             total = v.fma(v.f32_load(keys + 4 * i), v.f32_load(queries + 4 * i), total)
         v.st_f32(tables + WITH_QUERIES + 4 * (t * CHUNK + t), v.vsum(total))
-        v.st_f32(tables + BETA + 4 * t, v.ld_f32(value_at(p, B, head, seq, start + t)))
+        v.st_f32(tables + BETA + 4 * t, v.ld_f32(value_address(p, B, head, seq, start + t)))
 
 
 @fn
@@ -126,7 +129,7 @@ def solve_chunk(p, head, seq, start, row, rows, sums, deltas, tables):
         delta = delta * v.f32_bcast(tables + BETA + 4 * t)
         deltas[t] = delta
         own = v.f32_bcast(tables + WITH_QUERIES + 4 * (t * CHUNK + t))
-        v.store_n(output_at(p, head, seq, start + t) + 4 * row, v.fma(delta, own, out), rows)
+        v.store_n(output_address(p, head, seq, start + t) + 4 * row, v.fma(delta, own, out), rows)
 
 
 @routine
@@ -172,7 +175,7 @@ def run_chunks(p, head, seq, first, stop, n_chunks, m):
     size = v.ne(p, V, 0)
     block = state_bytes(LANES, size)
     tables = m + state_bytes(stop - first, size)
-    source, target = source_at(p, head, seq), snapshot_at(p, 0, head, seq)
+    source, target = initial_state_address(p, head, seq), snapshot_address(p, 0, head, seq)
     for row in range(first, stop, LANES):
         at = m + (row - first) // LANES * block
         rows = min(LANES, stop - row)

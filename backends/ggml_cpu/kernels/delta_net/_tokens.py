@@ -11,13 +11,13 @@ from ggml_cpu.kernels.delta_net._gated import (
     K,
     Q,
     V,
-    decay_of,
+    compute_decay,
     first_decay,
-    key_at,
-    output_at,
-    snapshot_at,
-    source_at,
-    value_at,
+    initial_state_address,
+    key_address,
+    output_address,
+    snapshot_address,
+    value_address,
     vector_bytes,
 )
 from ggml_cpu.target import LANES
@@ -35,7 +35,7 @@ def table_bytes(size: int) -> int:
 
 
 @fn
-def rows_at(local: int, size: int) -> int:
+def rows_address(local: int, size: int) -> int:
     """Return the address of intermediate state rows in local scratch.
 
     These are LANES rows in two halves, APART bytes from each other. The tables of GROUP tokens and
@@ -45,7 +45,7 @@ def rows_at(local: int, size: int) -> int:
 
 
 def local_bytes(size: int) -> int:
-    return rows_at(0, size) + max(APART, HALF * vector_bytes(size)) + HALF * vector_bytes(size)
+    return rows_address(0, size) + max(APART, HALF * vector_bytes(size)) + HALF * vector_bytes(size)
 
 
 @routine
@@ -55,11 +55,11 @@ def load_token(p, head, seq, t, table):
     keys, queries = table, table + vector_bytes(size)
     decays, plain = queries + vector_bytes(size), queries + 2 * vector_bytes(size)
     scale = 1.0 / v.sqrtf(v.float32(size))
-    k, q = key_at(p, K, head, seq, t), key_at(p, Q, head, seq, t)
+    k, q = key_address(p, K, head, seq, t), key_address(p, Q, head, seq, t)
     total = v.f32(0.0)
     decay = first_decay(p, head, seq, t)
     for i in range(0, size, LANES):
-        c = decay_of(p, head, seq, t, i, decay)
+        c = compute_decay(p, head, seq, t, i, decay)
         x = v.f32_load_n(k + 4 * i, size - i)
         y = v.f32_load_n(q + 4 * i, size - i) * scale
         v.store(keys + 4 * i, x * c)
@@ -96,12 +96,12 @@ def step_rows(p, head, seq, t, first, rows, old, ahead, new, kept, keys, kq):
             sums[r] = v.fma(m, x, sums[r])
             sums[HALF + r] = v.fma(m, y, sums[HALF + r])
     found = lane_sums(sums)
-    values = value_at(p, V, head, seq, t) + 4 * first
+    values = value_address(p, V, head, seq, t) + 4 * first
     wanted = v.low(v.f32_load_n(values, rows))
-    delta = (wanted - v.low(found)) * v.ld_f32(value_at(p, B, head, seq, t))
+    delta = (wanted - v.low(found)) * v.ld_f32(value_address(p, B, head, seq, t))
     out = v.high(found) + delta * kq
-    v.store_n(output_at(p, head, seq, t) + 4 * first, out, rows)
-    k = key_at(p, K, head, seq, t)
+    v.store_n(output_address(p, head, seq, t) + 4 * first, out, rows)
+    k = key_address(p, K, head, seq, t)
     past_caches = kept % WORD == 0 and size % LANES == 0
     for i in range(0, size, LANES):
         x, c = v.f32_load_n(k + 4 * i, size - i), v.f32_load(decays + 4 * i)
@@ -127,13 +127,13 @@ def pass_group(p, head, seq, first, rows, t, count, old, local):
     size, n_tokens, n_slots = v.ne(p, V, 0), v.ne(p, V, 2), v.op_i32(p, 0)
     ahead = old + AHEAD * size  # the hardware prefetcher does not cross pages
     step, row = table_bytes(size), 4 * size * first
-    totals, between = local + GROUP * step, rows_at(local, size)
+    totals, between = local + GROUP * step, rows_address(local, size)
     for i in range(count):
         slot, kept, new = n_tokens - 1 - t - i, 0, between
         if slot > 0 and slot < n_slots:
-            kept = snapshot_at(p, slot, head, seq) + row
+            kept = snapshot_address(p, slot, head, seq) + row
         if i == count - 1:
-            new = snapshot_at(p, 0, head, seq) + row
+            new = snapshot_address(p, 0, head, seq) + row
         kq = v.ld_f32(totals + 4 * i)
         step_rows(p, head, seq, t + i, first, rows, old, ahead, new, kept, local + i * step, kq)
         old = new
@@ -143,7 +143,7 @@ def pass_group(p, head, seq, first, rows, t, count, old, local):
 def keeps_whole_lines(p, head, seq):
     """Return True if all snapshots are aligned to WORD, as non-temporal stores require."""
     for slot in range(1, min(v.op_i32(p, 0), v.ne(p, V, 2))):
-        if snapshot_at(p, slot, head, seq) % WORD != 0:
+        if snapshot_address(p, slot, head, seq) % WORD != 0:
             return False
     return True
 
@@ -152,21 +152,21 @@ def keeps_whole_lines(p, head, seq):
 def pass_both(p, head, seq, first, t, count, old, local):
     """Process LANES rows of SIZE elements like `pass_group`, in two halves (_both.py)."""
     n_tokens, n_slots = v.ne(p, V, 2), v.op_i32(p, 0)
-    step, row, between = table_bytes(SIZE), 4 * SIZE * first, rows_at(local, SIZE)
+    step, row, between = table_bytes(SIZE), 4 * SIZE * first, rows_address(local, SIZE)
     second, half = old + 4 * SIZE * HALF, 4 * SIZE * HALF
     for i in range(count):
         slot, also, new, other, later = n_tokens - 1 - t - i, 0, between, between + APART, 0
         if slot > 0 and slot < n_slots:
-            also = snapshot_at(p, slot, head, seq) + row
+            also = snapshot_address(p, slot, head, seq) + row
         if i == 0:
             later = old + AHEAD * SIZE
         if i == count - 1:
-            new = snapshot_at(p, 0, head, seq) + row
+            new = snapshot_address(p, 0, head, seq) + row
             other = new + half
         kq = v.ld_f32(local + GROUP * step + 4 * i)
-        beta = v.ld_f32(value_at(p, B, head, seq, t + i))
-        values = value_at(p, V, head, seq, t + i) + 4 * first
-        out = output_at(p, head, seq, t + i) + 4 * first
+        beta = v.ld_f32(value_address(p, B, head, seq, t + i))
+        values = value_address(p, V, head, seq, t + i) + 4 * first
+        out = output_address(p, head, seq, t + i) + 4 * first
         table = local + i * step
         step_both(old, second, later, new, other, also, table, values, beta, kq, out)
         old, second = new, other
@@ -179,7 +179,7 @@ def fetch_outputs(p, head, seq, first, stop, t, count):
     Another core may have written them last; a store to such a line delays all later stores.
     """
     for i in range(t, t + count):
-        out = output_at(p, head, seq, i)
+        out = output_address(p, head, seq, i)
         for j in range(4 * first, 4 * stop, 64):
             v.prefetch_write(out + j)
 
@@ -195,7 +195,7 @@ def run_tokens(p, head, seq, first, stop, start, local):
         for i in range(count):
             kq = load_token(p, head, seq, t + i, local + i * step)
             v.st_f32(local + GROUP * step + 4 * i, kq)
-        old = source_at(p, head, seq) if t == 0 else snapshot_at(p, 0, head, seq)
+        old = initial_state_address(p, head, seq) if t == 0 else snapshot_address(p, 0, head, seq)
         r, both = first, count > 1 and size == SIZE and keeps_whole_lines(p, head, seq)
         while r < stop:
             at = old + 4 * size * r

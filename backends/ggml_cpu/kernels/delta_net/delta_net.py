@@ -18,7 +18,7 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
 
 
 @fn
-def key_at(p, k, t, head, seq):
+def key_address(p, k, t, head, seq):
     """Return the address of the row of q or k that value head `head` uses."""
     n = v.ne(p, k, 2)
     i = head % n if v.op_i32(p, 0) == 1 else head // (v.ne(p, V, 2) // n)
@@ -72,7 +72,7 @@ def run_head(p, head, seq, decays):
     new = v.data(p, 0) + 4 * size * n_tokens * n_head * n_seqs + shift
     for t in range(n_tokens):
         make_decays(p, t, head, seq, decays)
-        q, k = key_at(p, Q, t, head, seq), key_at(p, K, t, head, seq)
+        q, k = key_address(p, Q, t, head, seq), key_address(p, K, t, head, seq)
         beta = v.data(p, B) + t * v.nb(p, B, 1) + head * v.nb(p, B, 2) + seq * v.nb(p, B, 3)
         beta = v.float32(1.0) / (v.float32(1.0) + v.expf(-v.ld_f32(beta)))
         values = v.data(p, V) + t * v.nb(p, V, 1) + head * v.nb(p, V, 2) + seq * v.nb(p, V, 3)

@@ -12,14 +12,14 @@ from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.kernels._units import COUNTER, PER_THREAD, own_unit, start_units
 from ggml_cpu.kernels.delta_net import _chunks, _tokens
 from ggml_cpu.kernels.delta_net._chunks import CHUNK, MAX_SIZE, MIN_CHUNKS, run_chunks
-from ggml_cpu.kernels.delta_net._gated import V, snapshot_at, source_at
+from ggml_cpu.kernels.delta_net._gated import V, initial_state_address, snapshot_address
 from ggml_cpu.kernels.delta_net._tokens import run_tokens
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
 
 @fn
-def parts_of(heads, size, nth):
+def count_parts(heads, size, nth):
     """Return the number of parts per head, so that all threads have work."""
     if nth == 1:
         return 1
@@ -41,7 +41,7 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
 def keep_rows(p, head, seq, first, stop):
     """Copy rows first..stop of the initial state to the result, for a node without tokens."""
     row = 4 * v.ne(p, V, 0)
-    old, new = source_at(p, head, seq), snapshot_at(p, 0, head, seq)
+    old, new = initial_state_address(p, head, seq), snapshot_address(p, 0, head, seq)
     copy_bytes(new + first * row, old + first * row, (stop - first) * row)
 
 
@@ -49,7 +49,7 @@ def keep_rows(p, head, seq, first, stop):
 def gated_delta_net_f32(p, ith, nth):
     size, n_head, n_tokens = v.ne(p, V, 0), v.ne(p, V, 1), v.ne(p, V, 2)
     heads = n_head * v.ne(p, V, 3)
-    parts = parts_of(heads, size, nth)
+    parts = count_parts(heads, size, nth)
     n_slots = v.op_i32(p, 0)
     n_chunks = max(0, n_tokens - n_slots if n_slots > 1 else n_tokens) // CHUNK
     if size > MAX_SIZE or n_chunks < MIN_CHUNKS:
@@ -57,7 +57,7 @@ def gated_delta_net_f32(p, ith, nth):
     u = own_unit(p, ith, nth, heads * parts)
     while u < heads * parts:
         head, seq = u // parts % n_head, u // (parts * n_head)
-        first, stop = v.split_by(size, LANES, u % parts, parts)
+        first, stop = v.split_aligned(size, LANES, u % parts, parts)
         if n_tokens == 0:
             keep_rows(p, head, seq, first, stop)
         if n_chunks > 0:

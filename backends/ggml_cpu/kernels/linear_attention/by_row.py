@@ -9,7 +9,11 @@ from __future__ import annotations
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._sums import lane_sums
-from ggml_cpu.kernels.linear_attention.by_value import per_sequence, snapshot_at, state_before
+from ggml_cpu.kernels.linear_attention.by_value import (
+    initial_state_address,
+    per_sequence,
+    snapshot_address,
+)
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
 
@@ -31,7 +35,7 @@ def read_vectors(p, at, n):
 
 
 @fn
-def changed(m, vectors, local, r):
+def update_row(m, vectors, local, r):
     """Return the new state of a vector m of row r."""
     w, k, b, _ = vectors
     m = v.fma(v.f32_bcast(local + VALUES + 4 * r), k, m * w)
@@ -64,14 +68,14 @@ def _rows(count: int) -> tuple[Function, Function]:
         for j in range(0, whole, LANES):
             vectors = read_vectors(p, at + 4 * j, LANES)
             for r in range(count):
-                m = changed(v.f32_load(old + 4 * (r * n + j)), vectors, local, r)
+                m = update_row(v.f32_load(old + 4 * (r * n + j)), vectors, local, r)
                 total[r] = v.fma(m, vectors[3], total[r])
                 v.store(new + 4 * (r * n + j), m)
         if whole < n:
             vectors = read_vectors(p, at + 4 * whole, n - whole)
             for r in range(count):
                 m = v.f32_load_n(old + 4 * (r * n + whole), n - whole)
-                m = changed(m, vectors, local, r)
+                m = update_row(m, vectors, local, r)
                 total[r] = v.fma(m, vectors[3], total[r])
                 v.store_n(new + 4 * (r * n + whole), m, n - whole)
         for r in range(count):
@@ -120,10 +124,10 @@ def rwkv_wkv7_f32(p, ith, nth):
     start, stop = v.split(blocks * n_head * v.ne(p, STATE, 1), ith, nth)
     for u in range(start, stop):
         row, head, seq = u % blocks * LANES, u // blocks % n_head, u // (blocks * n_head)
-        old = state_before(p, STATE, head, seq) + 4 * row * size
+        old = initial_state_address(p, STATE, head, seq) + 4 * row * size
         for t in range(n_tokens):
             slot = n_tokens - 1 - t
-            new = snapshot_at(p, STATE + 1, slot if slot < n_slots else 0, head, seq)
+            new = snapshot_address(p, STATE + 1, slot if slot < n_slots else 0, head, seq)
             new += 4 * row * size
             at = 4 * size * ((seq * n_tokens + t) * n_head + head)
             run_token(p, at, row, min(LANES, size - row), old, new, v.local(p, ith))

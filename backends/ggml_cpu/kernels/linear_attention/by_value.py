@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, fn, kernel
-from ggml_cpu.kernels._states import row_at
+from ggml_cpu.kernels._states import state_address
 
 CHAINS = 4  # independent accumulators per output
 
@@ -16,26 +16,26 @@ def per_sequence(p, k, state):
 
 
 @fn
-def state_after(p, head, seq):
+def final_state_address(p, head, seq):
     """Return the address of the head's final state, stored after the outputs [S, H, T] of dst."""
     size, n_head, n_tokens = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 1, 2)
     return v.data(p, 0) + 4 * size * (n_head * n_tokens + size * (seq * n_head + head))
 
 
 @fn
-def state_before(p, state, head, seq):
+def initial_state_address(p, state, head, seq):
     size, n_head = v.ne(p, 1, 0), v.ne(p, 1, 1)
     return v.data(p, state) + 4 * size * size * (seq * n_head + head)
 
 
 @fn
-def snapshot_at(p, target, slot, head, seq):
+def snapshot_address(p, target, slot, head, seq):
     """Return the address for the head's state `slot` tokens before the last."""
     size, n_head, n_seqs = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, target - 1, 1)
     row = size * size * n_head
     if v.data(p, target) != 0:
-        return row_at(p, target, slot, seq, row, n_seqs) + 4 * size * size * head
-    return state_after(p, head, seq) + 4 * row * n_seqs * slot
+        return state_address(p, target, slot, seq, row, n_seqs) + 4 * size * size * head
+    return final_state_address(p, head, seq) + 4 * row * n_seqs * slot
 
 
 def _by_value(op: str, state: int, run_key: Function, n_earlier: int = 0) -> None:
@@ -70,10 +70,10 @@ def _by_value(op: str, state: int, run_key: Function, n_earlier: int = 0) -> Non
     def run_block(p, c, head, seq, rest):
         size, n_head, n_tokens = v.ne(p, 1, 0), v.ne(p, 1, 1), per_sequence(p, 1, state)
         n_slots = v.op_i32(p, n_earlier) + 1
-        old = state_before(p, state, head, seq) + 4 * c
+        old = initial_state_address(p, state, head, seq) + 4 * c
         for u in range(n_tokens):
             slot = n_tokens - 1 - u
-            new = snapshot_at(p, state + 1, slot if slot < n_slots else 0, head, seq) + 4 * c
+            new = snapshot_address(p, state + 1, slot if slot < n_slots else 0, head, seq) + 4 * c
             at = 4 * size * ((seq * n_tokens + u) * n_head + head)
             values = v.f32_load_n(v.data(p, 2) + at + 4 * c, rest)
             y = run_token(p, at, 4 * size * head, old, new, values, rest)

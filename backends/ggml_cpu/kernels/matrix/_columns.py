@@ -15,24 +15,24 @@ KIND, COLUMNS = 0, 1  # indices of `extra`: float_kind of src1, columns per prod
 
 
 @fn
-def packed_at(local: int) -> int:
+def packed_address(local: int) -> int:
     """Return the address of a packed unit in local scratch; the unit as f32 precedes it."""
     return local + 4 * UNIT
 
 
-LOCAL = packed_at(0) + UNIT_BYTES
-LOCAL_OF_TILES = packed_at(0) + TILE * UNIT_BYTES + 4 * LANES
+LOCAL = packed_address(0) + UNIT_BYTES
+LOCAL_OF_TILES = packed_address(0) + TILE * UNIT_BYTES + 4 * LANES
 
 
 @fn
-def units_of(k):
+def count_units(k):
     return (k + UNIT - 1) // UNIT
 
 
 @fn
 def units_of_rows(p):
     """Return the number of units in all rows of src1."""
-    return units_of(v.ne(p, 2, 0)) * v.ne(p, 2, 1) * v.ne(p, 2, 2) * v.ne(p, 2, 3)
+    return count_units(v.ne(p, 2, 0)) * v.ne(p, 2, 1) * v.ne(p, 2, 2) * v.ne(p, 2, 3)
 
 
 @fn
@@ -72,7 +72,7 @@ def _rows(activations: Activations) -> Kernel:
     def rows(p, ith, nth):
         bytes, buffer = column_bytes(v.ne(p, 2, 0)), v.local(p, ith)
         start, stop = v.split(units_of_rows(p), ith, nth)
-        units = units_of(v.ne(p, 2, 0))
+        units = count_units(v.ne(p, 2, 0))
         for u in range(start, stop):
             c, i = u // units, u % units
             count, x = unit(p, c, i, buffer)
@@ -136,7 +136,7 @@ def _tiles(activations: Activations) -> Kernel:
     @fn
     def full_tile(p, product, first, i, buffer):
         """Pack unit i of TILE columns of a product from `first`."""
-        n, packed, size = v.extra(p, COLUMNS), packed_at(buffer), 0
+        n, packed, size = v.extra(p, COLUMNS), packed_address(buffer), 0
         for t in range(TILE):
             count, x = unit(p, product * n + first + t, i, buffer)
             pack(x, count, packed + UNIT_BYTES * t)
@@ -147,7 +147,7 @@ def _tiles(activations: Activations) -> Kernel:
     @fn
     def column(p, product, c, i, buffer):
         """Pack unit i of column c of a product."""
-        n, packed = v.extra(p, COLUMNS), packed_at(buffer)
+        n, packed = v.extra(p, COLUMNS), packed_address(buffer)
         count, x = unit(p, product * n + c, i, buffer)
         pack(x, count, packed)
         first, width = find_tile(c, n)
@@ -158,7 +158,7 @@ def _tiles(activations: Activations) -> Kernel:
     @kernel(name=f"tiles_{activations.name}", reads=(2,))
     def tiles(p, ith, nth):
         n, rows = max(1, v.extra(p, COLUMNS)), v.ne(p, 2, 1) * v.ne(p, 2, 2) * v.ne(p, 2, 3)
-        units, products, buffer = units_of(v.ne(p, 2, 0)), rows // n, v.local(p, ith)
+        units, products, buffer = count_units(v.ne(p, 2, 0)), rows // n, v.local(p, ith)
         full = in_full_tiles(p, n, nth)
         start, stop = v.split(units * products * (full // TILE), ith, nth)
         for u in range(start, stop):

@@ -17,7 +17,7 @@ from ggml_cpu.blocks.tiles import GRAIN, pad_columns
 from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Kernel, fn, kernel
 from ggml_cpu.kernels.matrix._columns import LOCAL as UNIT_LOCAL
-from ggml_cpu.kernels.matrix._columns import packed_at, putter, source, units_of
+from ggml_cpu.kernels.matrix._columns import count_units, packed_address, putter, source
 from ggml_cpu.quants import activations
 from ggml_py.tensor import Tensor
 
@@ -26,7 +26,7 @@ FIRST, OF = 4, 5  # indices of op params `first` and `of`: see ggml_py.ops.mul_m
 
 
 @fn
-def order_at(groups: int, entries: int) -> int:
+def order_address(groups: int, entries: int) -> int:
     return groups + GROUP_BYTES * (entries + 1)
 
 
@@ -36,7 +36,7 @@ def end_of_lists(groups: int, entries: int) -> int:
 
     In shared scratch, the columns start at this address.
     """
-    return groups + (order_at(0, entries) + 4 * entries + 63) // 64 * 64
+    return groups + (order_address(0, entries) + 4 * entries + 63) // 64 * 64
 
 
 @fn
@@ -66,7 +66,7 @@ def local_bytes(node: Tensor) -> int:
 
 
 @fn
-def expert_of(p, entry):
+def find_expert(p, entry):
     """Return the index of an entry's expert among the local experts (the matrices of src0).
 
     The index is out of range if src0 does not have the expert. An invalid id is recorded as a
@@ -90,7 +90,7 @@ def make_groups(p, groups, group_of, entries):
     for e in range(experts):
         v.st_i32(group_of + 4 * e, 0)
     for i in range(entries):
-        e = expert_of(p, i)
+        e = find_expert(p, i)
         if is_here(p, e):
             v.st_i32(group_of + 4 * e, v.ld_i32(group_of + 4 * e) + 1)
     g, place, column = groups, 0, 0
@@ -110,7 +110,7 @@ def make_groups(p, groups, group_of, entries):
 def fill_groups(p, groups, order, group_of, place_of, entries):
     """Assign entries to their groups; place_of: i32 [entries], place of an entry in its group."""
     for i in range(entries):
-        e = expert_of(p, i)
+        e = find_expert(p, i)
         if is_here(p, e):
             g = groups + GROUP_BYTES * v.ld_i32(group_of + 4 * e)
             place = v.ld_i32(g + COUNT)
@@ -125,7 +125,7 @@ def copy_words(src, dst, n):
         v.st_i32(dst + 4 * i, v.ld_i32(src + 4 * i))
 
 
-def _grouped(activations: Activations) -> Kernel:
+def _group_kernel(activations: Activations) -> Kernel:
     pack, put, column_bytes = activations.pack, putter(activations), activations.column_bytes
     unit_bytes, find_tile = column_bytes(UNIT), activations.find_tile
 
@@ -135,7 +135,7 @@ def _grouped(activations: Activations) -> Kernel:
 
         Entries without a local expert are skipped.
         """
-        e = expert_of(p, entry)
+        e = find_expert(p, entry)
         if not is_here(p, e):
             return
         g = groups + GROUP_BYTES * v.ld_i32(group_of + 4 * e)
@@ -154,14 +154,14 @@ def _grouped(activations: Activations) -> Kernel:
         k, n1, used, tokens = v.ne(p, 2, 0), v.ne(p, 2, 1), v.ne(p, 3, 0), v.ne(p, 3, 1)
         entries = used * tokens
         buffer = v.local(p, ith)
-        packed = packed_at(buffer)
+        packed = packed_address(buffer)
         groups, place_of, group_of, _ = local_lists(buffer, entries, v.ne(p, 1, 2))
         make_groups(p, groups, group_of, entries)
-        fill_groups(p, groups, order_at(groups, entries), group_of, place_of, entries)
+        fill_groups(p, groups, order_address(groups, entries), group_of, place_of, entries)
         if ith == 0:
-            copy_words(groups, v.shared(p), order_at(0, entries) // 4 + entries)
+            copy_words(groups, v.shared(p), order_address(0, entries) // 4 + entries)
         columns = end_of_lists(v.shared(p), entries)
-        units = units_of(k)
+        units = count_units(k)
         start, stop = v.split(units * n1 * tokens, ith, nth)
         for u in range(start, stop):
             row, i = u // units, u % units
@@ -176,4 +176,4 @@ def _grouped(activations: Activations) -> Kernel:
     return experts
 
 
-EXPERTS: dict[Activations, Kernel] = {a: _grouped(a) for a in activations()}
+EXPERTS: dict[Activations, Kernel] = {a: _group_kernel(a) for a in activations()}

@@ -11,7 +11,7 @@ from ggml_cpu.blocks.format import BLOCKS, LAYOUT, Weight
 from ggml_cpu.kernel import Function, Kernel, fn
 from ggml_cpu.kernels import _register_products
 from ggml_cpu.kernels._map import no_params
-from ggml_cpu.kernels._products import matrix_at, shape_of, tiles_product
+from ggml_cpu.kernels._products import build_matrix_address, get_shape, tiles_product
 from ggml_cpu.kernels._register_products import KEPT, register_product
 from ggml_cpu.kernels.glu import gate_rows
 from ggml_cpu.kernels.matrix import _gates
@@ -57,42 +57,42 @@ class Way:
         product = tiles_product(self.weight, self.in_place)
         return product if self.in_place else _gates.gated_product(self.weight, product)
 
-    def given(self, value: int) -> Function:
-        """Return given(p), the extra arguments of `product`; value: index of the GLU's values."""
-        return no_params if self.in_place else _gates.gate_of(value)
+    def gate_params(self, value: int) -> Function:
+        """Return gate_params(p): extra arguments of `product`; value: index of the GLU's values."""
+        return no_params if self.in_place else _gates.build_gate_params(value)
 
     @property
     def matrix(self) -> Function:
-        """Function that returns the address of a matrix: see _products.py:matrix_at."""
-        return matrix_at(self.weight, self.in_place)
+        """Function that returns the address of a matrix: see _products.py:build_matrix_address."""
+        return build_matrix_address(self.weight, self.in_place)
 
     @property
-    def panels_of(self) -> Function:
-        """panels_of(m): number of panels in a matrix of m rows."""
-        return shape_of(self.weight).panels_of
+    def count_panels(self) -> Function:
+        """count_panels(m): number of panels in a matrix of m rows."""
+        return get_shape(self.weight).count_panels
 
     @property
-    def group_of(self) -> Function:
-        """group_of(k): maximum number of panels per call of `product`."""
+    def panels_per_group(self) -> Function:
+        """panels_per_group(k): maximum number of panels per call of `product`."""
         if not self.weight.registers:
-            return shape_of(self.weight).group_of
+            return get_shape(self.weight).panels_per_group
 
         @fn
-        def group_of(k):
+        def panels_per_group(k):
             return KEPT
 
-        return group_of
+        return panels_per_group
 
     def local_bytes(self, k: int) -> int:
         """Return the bytes of local scratch of `product`."""
         if self.weight.registers:
             return _register_products.local_bytes(self.weight)
         if self.in_place:
-            return shape_of(self.weight).local_bytes(k)
+            return get_shape(self.weight).local_bytes(k)
         return _gates.local_bytes(self.weight, k)
 
     @property
-    def behind(self) -> int:
+    def reserved_bytes(self) -> int:
         """Bytes of shared scratch to reserve after the columns."""
         return amx.BEHIND if self.weight.registers else 0
 

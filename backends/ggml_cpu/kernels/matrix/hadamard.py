@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import F16, F32, Element, n_rows, row_at
+from ggml_cpu.kernels._common import F16, F32, Element, n_rows, row_address
 from ggml_py.ops.matrix import HADAMARD
 from ggml_py.tensor import Tensor
 
@@ -52,7 +52,7 @@ def _hadamard(element: Element) -> None:
         scale = v.float32(1.0) / v.sqrtf(v.float32(n))
         start, stop = v.split(n_rows(p, 0), ith, nth)
         for r in range(start, stop):
-            d, x = row_at(p, 0, r), row_at(p, 2, r)
+            d, x = row_address(p, 0, r), row_address(p, 2, r)
             for i in range(0, n, v.LANES):
                 v.store_n(d + 4 * i, load_n(x + i * size, n - i) * scale, n - i)
             butterflies(d, n)

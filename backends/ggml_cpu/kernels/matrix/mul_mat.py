@@ -23,7 +23,7 @@ from ggml_cpu.blocks.format import LAYOUT, Weight
 from ggml_cpu.blocks.tiles import padded_columns
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.kernels._common import FLOAT_NAMES, float_kind
-from ggml_cpu.kernels._products import SUM_BYTES, matrix_at, shape_of, store_rows
+from ggml_cpu.kernels._products import SUM_BYTES, build_matrix_address, get_shape, store_rows
 from ggml_cpu.kernels.matrix._columns import COLUMNS, LOCAL, LOCAL_OF_TILES, ROWS, TILES
 from ggml_cpu.kernels.matrix._ways import Way, declare
 from ggml_cpu.quants import weights
@@ -89,7 +89,7 @@ def column_parts(n, units, nth, tile):
 
 
 @fn
-def columns_of(part, parts, n, tile):
+def part_columns(part, parts, n, tile):
     """Return (first column, number of columns) of a part; parts start at full tiles."""
     size = ((n + tile - 1) // tile + parts - 1) // parts * tile
     first = min(n, part * size)
@@ -100,7 +100,7 @@ def _rows(weight: Weight, dense: bool = False) -> None:
     """Declare `rows`: in place, few columns; dense: src1 is contiguous f32 and is not packed."""
     name, at_once, columns_at_once = weight.type.name, weight.dot_rows, weight.dot_columns
     multiply, limit = rows_product(weight), weight.few
-    activations, matrix = weight.dot_activations, matrix_at(weight, in_place=True)
+    activations, matrix = weight.dot_activations, build_matrix_address(weight, in_place=True)
     prepared, column_bytes = ROWS[activations], activations.column_bytes
 
     def check(node: Tensor) -> str:
@@ -153,8 +153,8 @@ def _rows(weight: Weight, dense: bool = False) -> None:
 def _panel(weight: Weight) -> None:
     """Declare `panel`: repacked weights times one column per matrix of src1."""
     prepared = ROWS[weight.activations]
-    rows, panel, shape = weight.rows, weight.panel, shape_of(weight)
-    steps_of, panels_of = shape.steps_of, shape.panels_of
+    rows, panel, shape = weight.rows, weight.panel, get_shape(weight)
+    count_steps, count_panels = shape.count_steps, shape.count_panels
     column_bytes = weight.activations.column_bytes
 
     def check(node: Tensor) -> str:
@@ -177,13 +177,13 @@ def _panel(weight: Weight) -> None:
         made=True,
     )
     def mul_mat_panel():
-        multiply, matrix = weight.tile(1), matrix_at(weight, in_place=False)
+        multiply, matrix = weight.tile(1), build_matrix_address(weight, in_place=False)
 
         def multiply_panel(p, ith, nth):
             k, m = v.ne(p, 1, 0), v.ne(p, 1, 1)
             a2, n = v.ne(p, 1, 2), v.ne(p, 2, 2) // v.ne(p, 1, 2)
             repeat3 = v.ne(p, 2, 3) // v.ne(p, 1, 3)
-            steps, panels, sums = steps_of(k), panels_of(m), v.local(p, ith)
+            steps, panels, sums = count_steps(k), count_panels(m), v.local(p, ith)
             apart, step, panel_bytes = column_bytes(k), v.nb(p, 0, 1), panel(steps)
             start, stop = v.split(panels * a2 * v.ne(p, 2, 3), ith, nth)
             while start < stop:
@@ -202,22 +202,22 @@ def _panel(weight: Weight) -> None:
 
 def _multiply_tiles(way: Way) -> Callable[..., None]:
     """Return the kernel function that computes a thread's part of all products."""
-    product, given = way.product, way.given(VALUE)
-    matrix, panels_of, group_of = way.matrix, way.panels_of, way.group_of
+    product, gate_params = way.product, way.gate_params(VALUE)
+    matrix, count_panels, panels_per_group = way.matrix, way.count_panels, way.panels_per_group
     column_bytes, tile = way.weight.activations.column_bytes, way.weight.activations.tile
 
     def multiply_tiles(p, ith, nth):
         k, m, n = v.ne(p, 1, 0), v.ne(p, 1, 1), v.extra(p, COLUMNS)
         b2, stride = v.ne(p, 2, 1) * v.ne(p, 2, 2) // max(1, n), v.nb(p, 0, 1)
         repeat2, repeat3 = b2 // v.ne(p, 1, 2), v.ne(p, 2, 3) // v.ne(p, 1, 3)
-        panels = panels_of(m)
+        panels = count_panels(m)
         matrices = b2 * v.ne(p, 2, 3)
         parts = column_parts(n, panels * matrices, nth, tile)
         start, stop = v.split(panels * matrices * parts, ith, nth)
         while start < stop:
             first, i = start % panels, start // panels
-            last = min(panels, first + min(stop - start, group_of(k)))
-            c, count = columns_of(i % parts, parts, n, tile)
+            last = min(panels, first + min(stop - start, panels_per_group(k)))
+            c, count = part_columns(i % parts, parts, n, tile)
             i //= parts
             w = matrix(p, i % b2 // repeat2, i // b2 // repeat3)
             columns = v.shared(p) + (padded_columns(i, n) + c) * column_bytes(k)
@@ -236,7 +236,7 @@ def _multiply_tiles(way: Way) -> Callable[..., None]:
                 stride,
                 0,
                 local,
-                *given(p),
+                *gate_params(p),
             )
             start += last - first
 
@@ -255,7 +255,7 @@ def _tiles(way: Way) -> Kernel:
         b, n = node.source(1), columns_each(node)
         k = b.ne[0]
         shared = padded_columns(b.n_rows // max(1, n), n) * column_bytes(k)
-        return shared + way.behind, max(LOCAL_OF_TILES, way.local_bytes(k))
+        return shared + way.reserved_bytes, max(LOCAL_OF_TILES, way.local_bytes(k))
 
     @kernel(
         "MUL_MAT",

@@ -16,7 +16,7 @@ from ggml_cpu.blocks.format import FEW, LAYOUT, Weight
 from ggml_cpu.blocks.tiles import pad_columns
 from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Kernel, fn, kernel
-from ggml_cpu.kernels._products import SUM_BYTES, matrix_at, shape_of, store_rows
+from ggml_cpu.kernels._products import SUM_BYTES, build_matrix_address, get_shape, store_rows
 from ggml_cpu.kernels.matrix._columns import LOCAL, ROWS
 from ggml_cpu.kernels.matrix._experts import (
     COLUMN,
@@ -27,10 +27,10 @@ from ggml_cpu.kernels.matrix._experts import (
     OF,
     PLACE,
     end_of_lists,
-    expert_of,
+    find_expert,
     is_here,
     local_bytes,
-    order_at,
+    order_address,
     shared_bytes,
 )
 from ggml_cpu.kernels.matrix._ways import Way, declare
@@ -45,9 +45,9 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
     """Declare the kernel for few tokens: rows of the selected experts times one column each."""
     layout, suffix, limit = ("", "rows", FEW) if in_place else (LAYOUT, "panel", 1)
     at_once = weight.dot_rows if in_place else weight.rows
-    panel, shape = weight.panel, shape_of(weight)
+    panel, shape = weight.panel, get_shape(weight)
     activations = weight.dot_activations if in_place else weight.activations
-    steps_of, column_bytes = shape.steps_of, activations.column_bytes
+    count_steps, column_bytes = shape.count_steps, activations.column_bytes
 
     def check(node: Tensor) -> str:
         n = node.source(1).ne[2]
@@ -71,7 +71,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
         made=True,
     )
     def mul_mat_id_few():
-        dot, multiply, matrix = weight.dot, weight.tile(1), matrix_at(weight, in_place)
+        dot, multiply, matrix = weight.dot, weight.tile(1), build_matrix_address(weight, in_place)
 
         def multiply_few(p, ith, nth):
             k, m, stride, sums = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1), v.local(p, ith)
@@ -81,7 +81,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
                 entry, first = start // pieces, start % pieces
                 last = min(pieces, first + stop - start)
                 start += last - first
-                expert, out = expert_of(p, entry), v.data(p, 0) + entry * v.nb(p, 0, 1)
+                expert, out = find_expert(p, entry), v.data(p, 0) + entry * v.nb(p, 0, 1)
                 if not is_here(p, expert):
                     zero_rows(out + 4 * first * at_once, min(m, last * at_once) - first * at_once)
                     continue
@@ -92,7 +92,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
                     if in_place:
                         dot(w + i * at_once * stride, stride, rows, column, k, sums)
                     else:
-                        multiply(w + i * panel(steps_of(k)), column, steps_of(k), sums)
+                        multiply(w + i * panel(count_steps(k)), column, count_steps(k), sums)
                     store_rows(sums, rows, out + 4 * i * at_once)
 
         return multiply_few
@@ -130,14 +130,14 @@ def columns_each(node: Tensor) -> int:
 
 def _multiply_groups(way: Way) -> Callable[..., None]:
     """Return the kernel function that computes a thread's part of all products."""
-    product, given = way.product, way.given(VALUE)
-    matrix, panels_of, group_of = way.matrix, way.panels_of, way.group_of
+    product, gate_params = way.product, way.gate_params(VALUE)
+    matrix, count_panels, panels_per_group = way.matrix, way.count_panels, way.panels_per_group
     column_bytes = way.weight.activations.column_bytes
 
     def multiply_groups(p, ith, nth):
         k, m, entries = v.ne(p, 1, 0), v.ne(p, 1, 1), v.ne(p, 3, 0) * v.ne(p, 3, 1)
-        group, panels, local = v.shared(p), panels_of(m), v.local(p, ith)
-        order, columns = order_at(group, entries), end_of_lists(group, entries)
+        group, panels, local = v.shared(p), count_panels(m), v.local(p, ith)
+        order, columns = order_address(group, entries), end_of_lists(group, entries)
         start, stop = v.split(total_columns(group) * panels, ith, nth)
         while v.ld_i32(group + COUNT) > 0:
             n, column = v.ld_i32(group + COUNT), v.ld_i32(group + COLUMN)
@@ -146,7 +146,7 @@ def _multiply_groups(way: Way) -> Callable[..., None]:
             w = matrix(p, index_or_0(p, v.ld_i32(group + EXPERT), v.ne(p, 1, 2)), 0)
             a, names = columns + column * column_bytes(k), order + 4 * v.ld_i32(group + PLACE)
             while first < end:
-                last = min(end, first + group_of(k))
+                last = min(end, first + panels_per_group(k))
                 product(
                     w,
                     v.nb(p, 1, 1),
@@ -160,20 +160,20 @@ def _multiply_groups(way: Way) -> Callable[..., None]:
                     v.nb(p, 0, 1),
                     names,
                     local,
-                    *given(p),
+                    *gate_params(p),
                 )
                 first = last
             group += GROUP_BYTES
         if v.op_i32(p, OF) > 0:
             start, stop = v.split(entries, ith, nth)
             for i in range(start, stop):
-                if not is_here(p, expert_of(p, i)):
+                if not is_here(p, find_expert(p, i)):
                     zero_rows(v.data(p, 0) + i * v.nb(p, 0, 1), m)
 
     return multiply_groups
 
 
-def _grouped(way: Way) -> Kernel:
+def _group_kernel(way: Way) -> Kernel:
     """Return the kernel of a variant: experts times the columns of their tokens."""
     weight = way.weight
 
@@ -182,7 +182,7 @@ def _grouped(way: Way) -> Kernel:
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         local = max(local_bytes(node), way.local_bytes(node.source(0).ne[0]))
-        return shared_bytes(node, weight.activations) + way.behind, local
+        return shared_bytes(node, weight.activations) + way.reserved_bytes, local
 
     @kernel(
         "MUL_MAT_ID",
@@ -205,4 +205,4 @@ for _weight in weights().values():
     _few_tokens(_weight, in_place=True)
     if _weight.is_repacked:
         _few_tokens(_weight, in_place=False)
-    declare("MUL_MAT_ID", _weight, _grouped)
+    declare("MUL_MAT_ID", _weight, _group_kernel)

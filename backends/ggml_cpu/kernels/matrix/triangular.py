@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import kernel
-from ggml_cpu.kernels._common import both, dense_rows, n_rows, types_are
+from ggml_cpu.kernels._common import dense_rows, n_rows, require_all, types_are
 from ggml_cpu.kernels._moves import fill_words
 
 
-@kernel("SOLVE_TRI", when=both(types_are("f32", "f32", "f32"), dense_rows))
+@kernel("SOLVE_TRI", when=require_all(types_are("f32", "f32", "f32"), dense_rows))
 def solve_tri_f32(p, ith, nth):
     """Solve by forward substitution, LANES right-hand sides at a time."""
     k, n, n2 = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, 0, 2)
@@ -27,7 +27,7 @@ def solve_tri_f32(p, ith, nth):
             v.store_n(x + i * v.nb(p, 0, 1), s / v.ld_f32(row + 4 * i), k - c)
 
 
-@kernel("DIAG", when=both(types_are("f32", "f32"), dense_rows))
+@kernel("DIAG", when=require_all(types_are("f32", "f32"), dense_rows))
 def diag_f32(p, ith, nth):
     n, n2 = v.ne(p, 0, 0), v.ne(p, 0, 2)
     r, stop = v.split(n_rows(p, 0), ith, nth)

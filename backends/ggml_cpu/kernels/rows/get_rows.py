@@ -11,15 +11,15 @@ from ggml_cpu.kernels._common import (
     F32,
     FLOATS,
     Element,
-    both,
-    chunks_of,
+    count_chunks,
     n_rows,
-    row_at,
+    require_all,
+    row_address,
     types_are,
 )
 from ggml_cpu.kernels._map import conversion
 from ggml_cpu.kernels._moves import copy_bytes
-from ggml_cpu.kernels._products import matrix_at, shape_of
+from ggml_cpu.kernels._products import build_matrix_address, get_shape
 from ggml_cpu.kernels.rows._dense import rows_dense
 from ggml_cpu.quants import formats, weights
 from ggml_py.tensor import Tensor
@@ -42,31 +42,31 @@ def _get_rows(element: Element) -> None:
 
     @kernel(
         "GET_ROWS",
-        when=both(types_are("f32", element.name, "i32"), rows_dense),
+        when=require_all(types_are("f32", element.name, "i32"), rows_dense),
         name=f"get_rows_{element.name}",
     )
     def get_rows(p, ith, nth):
         n = v.ne(p, 0, 0)
-        pieces = chunks_of(n)
+        pieces = count_chunks(n)
         start, stop = v.split(n_rows(p, 0) * pieces, ith, nth)
         for u in range(start, stop):
             r, c = u // pieces, u % pieces * CHUNK
             x = source_row(p, r)
             if x != 0:
-                convert(row_at(p, 0, r) + 4 * c, x + c * size, min(CHUNK, n - c))
+                convert(row_address(p, 0, r) + 4 * c, x + c * size, min(CHUNK, n - c))
 
 
 for _e in FLOATS:
     _get_rows(_e)
 
 
-@kernel("GET_ROWS", when=both(types_are("i32", "i32", "i32"), rows_dense))
+@kernel("GET_ROWS", when=require_all(types_are("i32", "i32", "i32"), rows_dense))
 def get_rows_i32(p, ith, nth):
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
         x = source_row(p, r)
         if x != 0:
-            copy_bytes(row_at(p, 0, r), x, 4 * v.ne(p, 0, 0))
+            copy_bytes(row_address(p, 0, r), x, 4 * v.ne(p, 0, 0))
 
 
 def _refusal(weight: Weight | Format, layout: str, node: Tensor) -> str:
@@ -93,14 +93,14 @@ def _in_place(weight: Format) -> None:
         for r in range(start, stop):
             x = source_row(p, r)
             if x != 0:
-                dequantize(x, v.ne(p, 1, 0), row_at(p, 0, r))
+                dequantize(x, v.ne(p, 1, 0), row_address(p, 0, r))
 
 
-def _repacked(weight: Weight) -> None:
+def _declare_repacked(weight: Weight) -> None:
     """Declare GET_ROWS of repacked weights: gather a row from its panel, then dequantize it."""
     dequantize, gather, rows = weight.dequantize, weight.row, weight.rows
-    panel_of, steps_of = weight.panel, shape_of(weight).steps_of
-    matrix = matrix_at(weight, in_place=False)
+    panel_of, count_steps = weight.panel, get_shape(weight).count_steps
+    matrix = build_matrix_address(weight, in_place=False)
 
     def check(node: Tensor) -> str:
         return _refusal(weight, LAYOUT, node)
@@ -118,13 +118,13 @@ def _repacked(weight: Weight) -> None:
             ids = v.data(p, 2) + i1 * v.nb(p, 2, 0) + i2 * v.nb(p, 2, 1) + i3 * v.nb(p, 2, 2)
             row = v.ld_i32(ids)
             if in_range(p, row, v.ne(p, 1, 1)):
-                panel = matrix(p, i2, i3) + row // rows * panel_of(steps_of(n))
+                panel = matrix(p, i2, i3) + row // rows * panel_of(count_steps(n))
                 gather(panel, row % rows, n, buffer)
-                dequantize(buffer, n, row_at(p, 0, r))
+                dequantize(buffer, n, row_address(p, 0, r))
 
 
 for _format in formats().values():
     _in_place(_format)
 for _weight in weights().values():
     if _weight.row is not None:
-        _repacked(_weight)
+        _declare_repacked(_weight)

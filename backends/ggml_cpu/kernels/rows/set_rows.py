@@ -11,11 +11,11 @@ from ggml_cpu.kernels._common import (
     F32,
     FLOATS,
     Element,
-    both,
     float_kind,
     ld_float,
     n_rows,
-    row_at,
+    require_all,
+    row_address,
     types_are,
 )
 from ggml_cpu.kernels._map import conversion
@@ -55,7 +55,7 @@ def _set_rows(source: Element, target: Element) -> None:
 
     @kernel(
         "SET_ROWS",
-        when=both(types_are(target.name, source.name, INDICES), rows_dense),
+        when=require_all(types_are(target.name, source.name, INDICES), rows_dense),
         extra=index_size,
         name=f"set_rows_{source.name}_{target.name}",
     )
@@ -64,7 +64,7 @@ def _set_rows(source: Element, target: Element) -> None:
         for r in range(start, stop):
             d = target_row(p, r, v.extra(p, 0))
             if d != 0:
-                convert(d, row_at(p, 1, r), v.ne(p, 1, 0))
+                convert(d, row_address(p, 1, r), v.ne(p, 1, 0))
 
 
 for _source in (F32, F16):
@@ -79,7 +79,7 @@ def _set_rows_of_blocks(format: Format) -> None:
 
     @kernel(
         "SET_ROWS",
-        when=both(types_are(name, ("f32", "f16"), INDICES), rows_dense),
+        when=require_all(types_are(name, ("f32", "f16"), INDICES), rows_dense),
         scratch=lambda node, nth: (0, 4 * size),
         extra=kind_and_size,
         name=f"set_rows_{name}",
@@ -89,7 +89,7 @@ def _set_rows_of_blocks(format: Format) -> None:
         run = max(n, size) if kind == 0 else size
         start, stop = v.split(n_rows(p, 1), ith, nth)
         for r in range(start, stop):
-            row, d = row_at(p, 1, r), target_row(p, r, v.extra(p, 1))
+            row, d = row_address(p, 1, r), target_row(p, r, v.extra(p, 1))
             for c in range(0, n if d != 0 else 0, run):
                 x = row
                 if kind != 0:

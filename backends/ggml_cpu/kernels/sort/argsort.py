@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import dense_rows, n_rows, require_all, row_address, types_are
 from ggml_cpu.kernels._moves import copy_bytes
 from ggml_py.tensor import Tensor
 
@@ -12,7 +12,7 @@ RUN = 16  # elements per run, insertion-sorted before the merges
 
 
 @fn
-def before(x, i, j, descending):
+def precedes(x, i, j, descending):
     """Return True if element i of row x sorts before element j; equal elements keep their order."""
     a, b = v.ld_f32(x + 4 * i), v.ld_f32(x + 4 * j)
     if descending:
@@ -24,7 +24,7 @@ def before(x, i, j, descending):
 def insertion_sort(x, idx, start, stop, descending):
     for i in range(start, stop):
         j = i
-        while j > start and before(x, i, v.ld_i32(idx + 4 * (j - 1)), descending):
+        while j > start and precedes(x, i, v.ld_i32(idx + 4 * (j - 1)), descending):
             v.st_i32(idx + 4 * j, v.ld_i32(idx + 4 * (j - 1)))
             j -= 1
         v.st_i32(idx + 4 * j, i)
@@ -37,7 +37,7 @@ def merge(x, a, b, start, middle, stop, descending):
     for k in range(start, stop):
         left = v.ld_i32(a + 4 * i) if i < middle else 0
         right = v.ld_i32(a + 4 * j) if j < stop else 0
-        if j >= stop or (i < middle and before(x, left, right, descending)):
+        if j >= stop or (i < middle and precedes(x, left, right, descending)):
             v.st_i32(b + 4 * k, left)
             i += 1
         else:
@@ -70,11 +70,11 @@ def index_rows(node: Tensor, nth: int) -> tuple[int, int]:
     return 0, 2 * indices_bytes(node.source(0).ne[0])
 
 
-@kernel("ARGSORT", when=both(types_are("i32", "f32"), dense_rows), scratch=index_rows)
+@kernel("ARGSORT", when=require_all(types_are("i32", "f32"), dense_rows), scratch=index_rows)
 def argsort_f32(p, ith, nth):
     n, a = v.ne(p, 0, 0), v.local(p, ith)
     b = a + indices_bytes(n)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        found = sort_indices(row_at(p, 1, r), a, b, n, v.op_i32(p, 0) == 1)
-        copy_bytes(row_at(p, 0, r), found, 4 * n)
+        found = sort_indices(row_address(p, 1, r), a, b, n, v.op_i32(p, 0) == 1)
+        copy_bytes(row_address(p, 0, r), found, 4 * n)

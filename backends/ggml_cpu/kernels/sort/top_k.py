@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import both, dense_rows, n_rows, row_at, types_are
+from ggml_cpu.kernels._common import dense_rows, n_rows, require_all, row_address, types_are
 from ggml_cpu.kernels._moves import copy_bytes
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
@@ -19,7 +19,7 @@ ROOM = 512  # minimum capacity for candidates
 
 
 @fn
-def room_for(k: int) -> int:
+def candidate_capacity(k: int) -> int:
     """Return the capacity for candidates, in whole vectors.
 
     It is at least 2 k: after a reduction to k candidates, k more fit.
@@ -30,7 +30,7 @@ def room_for(k: int) -> int:
 @fn
 def keys_bytes(k: int) -> int:
     """Return the bytes of candidate keys and a spare vector; the indices have equal size."""
-    return 4 * (room_for(k) + LANES)
+    return 4 * (candidate_capacity(k) + LANES)
 
 
 def candidates(node: Tensor, nth: int) -> tuple[int, int]:
@@ -38,14 +38,14 @@ def candidates(node: Tensor, nth: int) -> tuple[int, int]:
 
 
 @fn
-def keys_of(x):
+def to_keys(x):
     """Return i32 keys that sort like the floats; -0 equals 0, and NaN is below all numbers."""
     bits = v.as_i32(x + 0.0)
     return v.select(x == x, bits ^ (v.asr(bits, 31) & 0x7FFFFFFF), SMALLEST)
 
 
 @fn
-def count_from(keys, n, bound):
+def count_keys(keys, n, bound):
     """Return the number of keys >= bound among n keys."""
     count = v.i32(0)
     for i in range(0, n, v.LANES):
@@ -54,7 +54,7 @@ def count_from(keys, n, bound):
 
 
 @fn
-def bound_of(keys, n, k, low):
+def find_bound(keys, n, k, low):
     """Return a bound that exactly k of n keys reach, or the k-th largest key.
 
     low: a lower limit; at least k keys must reach it.
@@ -69,7 +69,7 @@ def bound_of(keys, n, k, low):
         low = max(low, v.vminval(top))  # every lane has a key >= this
     while high - low > 1:
         middle = (low + high) >> 1
-        reached = count_from(keys, n, middle)
+        reached = count_keys(keys, n, middle)
         if reached == k:
             return middle
         low, high = (middle, high) if reached > k else (low, middle)
@@ -80,11 +80,11 @@ def bound_of(keys, n, k, low):
 def keep_largest(keys, indices, n, k, low):
     """Move the k largest of n keys and their indices to the front; return their bound.
 
-    Among equal keys, the first remain. low: see `bound_of`.
+    Among equal keys, the first remain. low: see `find_bound`.
     """
     v.store(keys + 4 * n, v.i32(SMALLEST))
-    bound = bound_of(keys, n, k, low)
-    at, equal = 0, k - count_from(keys, n, bound + 1)
+    bound = find_bound(keys, n, k, low)
+    at, equal = 0, k - count_keys(keys, n, bound + 1)
     for i in range(0, n, v.LANES):
         hits = v.vbits(v.i32_load(keys + 4 * i) >= bound)
         while hits != 0:
@@ -101,16 +101,16 @@ def keep_largest(keys, indices, n, k, low):
 @fn
 def top_of_row(x, n, k, keys, indices):
     """Store the indices of the k largest of n floats at `indices`."""
-    room = room_for(k)
+    room = candidate_capacity(k)
     held = min(n, room - (room - n) % v.LANES)  # the rest of the row is whole vectors
     for i in range(0, held, v.LANES):
-        v.store(keys + 4 * i, keys_of(v.f32_load_n(x + 4 * i, held - i)))
+        v.store(keys + 4 * i, to_keys(v.f32_load_n(x + 4 * i, held - i)))
         v.store(indices + 4 * i, v.iota() + i)
     start = held
     bound = keep_largest(keys, indices, held, k, SMALLEST)
     held = k
     for i in range(start, n, v.LANES):
-        fresh = keys_of(v.f32_load(x + 4 * i))
+        fresh = to_keys(v.f32_load(x + 4 * i))
         hits = v.vbits(fresh > bound)
         while hits != 0:
             j = v.lowest_bit(hits)
@@ -123,12 +123,12 @@ def top_of_row(x, n, k, keys, indices):
             held = k
 
 
-@kernel("TOP_K", when=both(types_are("i32", "f32"), dense_rows), scratch=candidates)
+@kernel("TOP_K", when=require_all(types_are("i32", "f32"), dense_rows), scratch=candidates)
 def top_k_f32(p, ith, nth):
     n, k = v.ne(p, 1, 0), v.ne(p, 0, 0)
     keys = v.local(p, ith)
     indices = keys + keys_bytes(k)
     start, stop = v.split(n_rows(p, 0), ith, nth)
     for r in range(start, stop):
-        top_of_row(row_at(p, 1, r), n, k, keys, indices)
-        copy_bytes(row_at(p, 0, r), indices, 4 * k)
+        top_of_row(row_address(p, 1, r), n, k, keys, indices)
+        copy_bytes(row_address(p, 0, r), indices, 4 * k)

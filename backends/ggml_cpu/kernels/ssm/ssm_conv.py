@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn, kernel
-from ggml_cpu.kernels._common import both, dense_rows, types_are
+from ggml_cpu.kernels._common import dense_rows, require_all, types_are
 from ggml_cpu.target import LANES
 
 X, W = 1, 2
@@ -49,7 +49,7 @@ def one_token(x, w, n, to):
         v.st_f32(to + 4 * c, v.vsum(y))
 
 
-@kernel("SSM_CONV", when=both(types_are("f32", "f32", "f32"), dense_rows))
+@kernel("SSM_CONV", when=require_all(types_are("f32", "f32", "f32"), dense_rows))
 def ssm_conv_f32(p, ith, nth):
     n_channels, n_tokens, d_conv = v.ne(p, 0, 0), v.ne(p, 0, 1), v.ne(p, W, 0)
     x_step, w_step = v.nb(p, X, 1), v.nb(p, W, 1)

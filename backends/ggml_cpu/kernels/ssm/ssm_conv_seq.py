@@ -11,7 +11,7 @@ S, X, W, SQ, SAVED = 1, 2, 3, 4, 5
 
 
 @fn
-def block_at(p, seq, channel):
+def inputs_address(p, seq, channel):
     """Return the address of a channel's last inputs in a sequence, stored after the outputs."""
     d_conv, n_channels, n_tokens = v.ne(p, W, 0), v.ne(p, W, 1), v.ne(p, X, 1)
     outputs = n_channels * n_tokens
@@ -19,9 +19,9 @@ def block_at(p, seq, channel):
 
 
 @fn
-def shift_in(p, t, seq, channel):
+def push_input(p, t, seq, channel):
     """Push a token's input into its sequence; return the output."""
-    d_conv, at = v.ne(p, W, 0), block_at(p, seq, channel)
+    d_conv, at = v.ne(p, W, 0), inputs_address(p, seq, channel)
     weights = v.data(p, W) + 4 * d_conv * channel
     total = v.float32(0.0)
     for j in range(d_conv - 1):
@@ -39,12 +39,12 @@ def share(p, t, channel):
     n_seqs, size = v.ne(p, S, 2), 4 * v.ne(p, W, 0)
     first = v.data(p, SQ) + 4 * t * n_seqs
     i, other = 1, v.ld_i32(first)
-    source = block_at(p, other, channel)
+    source = inputs_address(p, other, channel)
     while i < n_seqs:
         other = v.ld_i32(first + 4 * i)
         if other < 0 or other >= n_seqs:
             break
-        copy_bytes(block_at(p, other, channel), source, size)
+        copy_bytes(inputs_address(p, other, channel), source, size)
         i += 1
 
 
@@ -55,7 +55,10 @@ def ssm_conv_seq_f32(p, ith, nth):
     start, stop = v.split(n_channels, ith, nth)
     for seq in range(v.ne(p, S, 2)):
         for c in range(start, stop):
-            at, s = block_at(p, seq, c), v.data(p, S) + c * v.nb(p, S, 1) + seq * v.nb(p, S, 2)
+            at, s = (
+                inputs_address(p, seq, c),
+                v.data(p, S) + c * v.nb(p, S, 1) + seq * v.nb(p, S, 2),
+            )
             v.st_f32(at, v.float32(0.0))
             copy_bytes(at + 4, s, 4 * (d_conv - 1))
     for t in range(n_tokens):
@@ -63,8 +66,8 @@ def ssm_conv_seq_f32(p, ith, nth):
         if not in_range(p, seq, v.ne(p, S, 2)):
             continue
         for c in range(start, stop):
-            v.st_f32(v.data(p, 0) + 4 * (t * n_channels + c), shift_in(p, t, seq, c))
+            v.st_f32(v.data(p, 0) + 4 * (t * n_channels + c), push_input(p, t, seq, c))
             share(p, t, c)
             if v.data(p, SAVED) != 0:
                 to = v.data(p, SAVED) + 4 * (d_conv - 1) * (t * n_channels + c)
-                copy_bytes(to, block_at(p, seq, c) + 4, 4 * (d_conv - 1))
+                copy_bytes(to, inputs_address(p, seq, c) + 4, 4 * (d_conv - 1))

@@ -11,7 +11,7 @@ from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Function, fn, kernel
 from ggml_cpu.kernels._common import types_are
 from ggml_cpu.kernels._moves import copy_bytes
-from ggml_cpu.kernels._states import is_overwritten, row_at
+from ggml_cpu.kernels._states import is_overwritten, state_address
 from ggml_cpu.kernels._sums import lane_sums
 from ggml_cpu.target import LANES
 from ggml_py.tensor import Tensor
@@ -33,13 +33,13 @@ def scratch(node: Tensor, nth: int) -> tuple[int, int]:
 
 
 @fn
-def steps_at(p, seq, t):
-    """Return the address of a token's time steps, f32 [H]; decays: `decays_after` bytes later."""
+def steps_address(p, seq, t):
+    """Return the address of a token's time steps, f32 [H]; decays: `decays_offset` bytes later."""
     return v.shared(p) + 4 * (seq * v.ne(p, X, 2) + t) * v.ne(p, X, 1)
 
 
 @fn
-def decays_after(p):
+def decays_offset(p):
     return steps_bytes(v.ne(p, X, 1), v.ne(p, X, 2), v.ne(p, X, 3))
 
 
@@ -53,13 +53,13 @@ def ssm_steps(p, ith, nth):
     start, stop = v.split(n_tokens * v.ne(p, X, 3), ith, nth)
     for u in range(start, stop):
         t, seq = u % n_tokens, u // n_tokens
-        dt, to = v.data(p, DT) + t * v.nb(p, DT, 1) + seq * v.nb(p, DT, 2), steps_at(p, seq, t)
+        dt, to = v.data(p, DT) + t * v.nb(p, DT, 1) + seq * v.nb(p, DT, 2), steps_address(p, seq, t)
         for h in range(0, n_head, LANES):
             step = v.vsoftplus(v.f32_load_n(dt + 4 * h, n_head - h))
             v.store_n(to + 4 * h, step, n_head - h)
             if v.ne(p, A, 0) == 1:
                 decay = v.vexp(v.f32_load_n(v.data(p, A) + 4 * h, n_head - h) * step)
-                v.store_n(to + decays_after(p) + 4 * h, decay, n_head - h)
+                v.store_n(to + decays_offset(p) + 4 * h, decay, n_head - h)
 
 
 @fn
@@ -81,15 +81,15 @@ def behind_outputs(p, slot, seq):
 
 
 @fn
-def state_at(p, slot, seq):
+def snapshot_address(p, slot, seq):
     """Return the address for a sequence's states `slot` tokens before the last."""
     if v.data(p, TARGET) != 0:
-        return row_at(p, TARGET, slot, seq, state_size(p), v.ne(p, X, 3))
+        return state_address(p, TARGET, slot, seq, state_size(p), v.ne(p, X, 3))
     return behind_outputs(p, slot, seq)
 
 
 @fn
-def cell_of(p, seq):
+def cell_address(p, seq):
     """Return the address of a sequence's initial states."""
     cell = v.ld_i32(v.data(p, IDS) + 4 * seq)
     return v.data(p, S) + index_or_0(p, cell, v.ne(p, S, 3)) * v.nb(p, S, 3)
@@ -101,7 +101,7 @@ def comes_too_late(p, seq):
     n_seqs, n_slots = v.ne(p, X, 3), min(v.ne(p, X, 2), v.op_i32(p, 0))
     if v.data(p, TARGET) == 0 or n_seqs == 1:
         return False
-    return is_overwritten(p, TARGET, cell_of(p, seq), seq, state_size(p), n_seqs, n_slots)
+    return is_overwritten(p, TARGET, cell_address(p, seq), seq, state_size(p), n_seqs, n_slots)
 
 
 @kernel()
@@ -115,22 +115,22 @@ def keep_sources(p, ith, nth):
     for seq in range(v.ne(p, X, 3)):
         if comes_too_late(p, seq):
             to = behind_outputs(p, 0, seq) + 4 * start
-            copy_bytes(to, cell_of(p, seq) + 4 * start, 4 * (stop - start))
+            copy_bytes(to, cell_address(p, seq) + 4 * start, 4 * (stop - start))
 
 
 @fn
-def state_before(p, seq):
-    return behind_outputs(p, 0, seq) if comes_too_late(p, seq) else cell_of(p, seq)
+def initial_state_address(p, seq):
+    return behind_outputs(p, 0, seq) if comes_too_late(p, seq) else cell_address(p, seq)
 
 
 @fn
 def read_token(p, seq, t, row, rows, local):
     """Store the rows' inputs x * step in local scratch, and their decays if computed per head."""
-    heads, steps = v.i32_load(local), steps_at(p, seq, t)
+    heads, steps = v.i32_load(local), steps_address(p, seq, t)
     x = v.data(p, X) + t * v.nb(p, X, 2) + seq * v.nb(p, X, 3) + 4 * row
     v.store(local + INPUT, v.f32_load_n(x, rows) * v.f32_gather(steps, heads))
     if v.ne(p, A, 0) == 1:
-        v.store(local + DECAY, v.f32_gather(steps + decays_after(p), heads))
+        v.store(local + DECAY, v.f32_gather(steps + decays_offset(p), heads))
 
 
 def _scan_rows(count: int) -> Function:
@@ -212,7 +212,7 @@ def scan_token(p, seq, t, group, row, rows, old, new, local):
     if v.ne(p, A, 0) == 1:
         scan_by_row(b, c, n, rows, old, new, local, y)
     else:
-        scan_by_state(v.data(p, A), b, c, n, rows, old, new, steps_at(p, seq, t), local, y)
+        scan_by_state(v.data(p, A), b, c, n, rows, old, new, steps_address(p, seq, t), local, y)
 
 
 @fn
@@ -222,10 +222,10 @@ def scan(p, seq, group, row, rows, local):
     shift = 4 * row * v.ne(p, S, 0)
     for r in range(LANES):
         v.st_i32(local + 4 * r, (row + min(r, rows - 1)) // v.ne(p, X, 0))
-    old = state_before(p, seq) + shift
+    old = initial_state_address(p, seq) + shift
     for t in range(n_tokens):
         slot = n_tokens - 1 - t
-        new = state_at(p, slot if slot < n_slots else 0, seq) + shift
+        new = snapshot_address(p, slot if slot < n_slots else 0, seq) + shift
         scan_token(p, seq, t, group, row, rows, old, new, local)
         old = new
 
