@@ -81,7 +81,7 @@ def repacked(t: Tensor, *uses: str) -> Tensor:
 
 def layouts(kind: str) -> tuple[str, ...]:
     """Those that weights of a type can have."""
-    return ("", LAYOUT) if weights()[kind].repacked else ("",)
+    return ("", LAYOUT) if weights()[kind].is_repacked else ("",)
 
 
 def view_of(t: Tensor) -> View:

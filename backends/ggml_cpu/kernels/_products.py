@@ -109,12 +109,9 @@ class Shape:
             """Return the local scratch bytes: the sums and a group of unpacked panels."""
             return panels_address(0) + panels_per_group(k) * unpacked_bytes(k)
 
-        self.count_steps, self.count_panels, self.matrix_bytes = (
-            count_steps,
-            count_panels,
-            matrix_bytes,
-        )
-        self.panels_per_group, self.local_bytes = panels_per_group, local_bytes
+        self.count_steps, self.count_panels = count_steps, count_panels
+        self.panels_per_group, self.matrix_bytes = panels_per_group, matrix_bytes
+        self.local_bytes = local_bytes
 
 
 @cache
