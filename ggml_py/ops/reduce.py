@@ -35,6 +35,7 @@ def cumsum(a: Tensor, axis: int = 0) -> Tensor:
 
 @op("ARGMAX")
 def argmax(a: Tensor) -> Tensor:
-    """Index of the largest element of each row (ggml.c:ggml_argmax). [n, m] -> I32 [m]"""
+    """Return the index of the largest element of each row, the last of equal ones
+    (ggml.c:ggml_argmax). [n, m] -> I32 [m]"""
     require(a.ne[2] == 1 and a.ne[3] == 1, "argmax: a must be a matrix", a)
     return node("ARGMAX", I32, (a.ne[1],), a)

@@ -10,10 +10,13 @@ from dev.record.golden.quantize import BLOCKS, DATA
 from ggml_cpu.quantize.run import can_quantize, needs_importance, quantizer
 from ggml_cpu.quantize.tables import tables
 from ggml_cpu.quantize.types import quantizers
+from ggml_py import ops
+from ggml_py.backend import CompileOptions, registry
 from ggml_py.errors import BackendError
 from ggml_py.grids import grid
 from ggml_py.types import BY_NAME
 from ggml_ref.quants import dequantizer
+from tests.support.products import leaf
 
 RECORDED = dict(np.load(DATA / BLOCKS))
 X: npt.NDArray[np.float32] = RECORDED.pop("x").astype(np.float32)
@@ -57,6 +60,19 @@ def test_just_below_a_power_of_two() -> None:
     x = np.stack([np.full(32, value) for value in (power, np.nextafter(power, np.float32(0)))])
     found = quantizer(BY_NAME["mxfp4"], False)(x, None)
     assert found[:, 0].tolist() == [127 - 5 - 2] * 2
+
+
+def test_a_copy_makes_the_blocks_that_quantizing_makes() -> None:
+    """Also of values just below a power of two, of zeros, and of scales that are subnormal."""
+    tops = np.array([2.0**-5, np.nextafter(np.float32(2.0**-5), np.float32(0)), 0, 2.0**-126])
+    x = (tops[:, None] * RNG.uniform(-1, 1, (4, 32))).astype(np.float32)
+    x[:, 7] = tops
+    copy = ops.cast(leaf("f32", x), BY_NAME["mxfp4"])
+    device = registry.device("cpu")
+    copy.buffer = device.alloc(copy.nbytes)
+    device.compile([copy], CompileOptions()).run()
+    found = copy.buffer.read(0, copy.nbytes).reshape(4, -1)
+    assert (found == quantizer(BY_NAME["mxfp4"], False)(x, None)).all()
 
 
 @pytest.mark.parametrize("name", ["q4_0", "q5_1", "q6_K", "iq3_s"])

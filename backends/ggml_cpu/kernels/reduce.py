@@ -116,8 +116,8 @@ def argmax_f32(p, ith, nth):
     start, stop = v.split(n_rows(p, 1), ith, nth)
     for r in range(start, stop):
         x = row_address(p, 1, r)
-        best = 0
+        best = 0  # of equal elements the last, like ggml_vec_argmax_f32
         for i in range(1, v.ne(p, 1, 0)):
-            if v.ld_f32(x + 4 * i) > v.ld_f32(x + 4 * best):
+            if v.ld_f32(x + 4 * i) >= v.ld_f32(x + 4 * best):
                 best = i
         v.st_i32(v.data(p, 0) + 4 * r, best)

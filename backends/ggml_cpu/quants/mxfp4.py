@@ -40,11 +40,10 @@ def load_scales(scales):
 def encode(src, block):
     x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
     top = max_value(v.vabs(x), v.vabs(y))
-    v.st_f32(block + 1, top)
-    exponent = max(1, (v.ld_i32(block + 1) >> 23) - 2) if top > 0.0 else 0
-    v.st_i32(block + 1, max(0, exponent - 1) << 23)  # 2^(exponent - 128)
-    power = v.ld_f32(block + 1)
+    # ggml's logarithm rounds a value just below a power of two up.
+    exponent = max(0, int(v.floorf(v.log2f(top))) + 127 - 2) if top > 0.0 else 0
     v.st_i8(block, exponent)
+    power = load_scale(block)
     store_nibbles(block + 1, nearest_fp4(x, power), nearest_fp4(y, power))
 
 

@@ -42,7 +42,7 @@ KERNEL cumsum(TENSOR(a), TENSOR(dst)) {
     }
 }
 
-// The first of the largest.
+// The last of the largest, like ggml_vec_argmax_f32.
 KERNEL argmax(TENSOR(a), TENSOR(dst)) {
     local float best[WG];
     local int where[WG];
@@ -52,13 +52,13 @@ KERNEL argmax(TENSOR(a), TENSOR(dst)) {
     where[item] = 0;
     EACH(j, a_.ne[0]) {
         const float v = load_f32(x + j * a_.nb[0]);
-        if (v > best[item]) best[item] = v, where[item] = j;
+        if (v >= best[item]) best[item] = v, where[item] = j;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
     if (item > 0) return;
     for (uint j = 1; j < WG; j++) {
-        const bool earlier = best[j] == best[0] && where[j] < where[0];
-        if (best[j] > best[0] || earlier) best[0] = best[j], where[0] = where[j];
+        const bool later = best[j] == best[0] && where[j] > where[0];
+        if (best[j] > best[0] || later) best[0] = best[j], where[0] = where[j];
     }
     store_i32(AT(dst, ((uint4)(get_group_id(0), 0, 0, 0))), where[0]);
 }

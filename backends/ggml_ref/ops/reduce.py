@@ -33,5 +33,5 @@ def cumsum(node: Tensor, a: Values) -> Values:
 
 @table.op("ARGMAX")
 def argmax(node: Tensor, a: Values) -> Integers:
-    found: Integers = np.argmax(a, axis=-1)
+    found: Integers = a.shape[-1] - 1 - np.argmax(a[..., ::-1], axis=-1)  # the last of equal ones
     return found
