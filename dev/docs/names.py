@@ -1,11 +1,10 @@
-"""Count participles, prepositions and quantifiers among names of functions and classes.
+"""Find participles, prepositions and quantifiers among names of functions and classes.
 
-    python -m dev.docs.names            # counts per package
-    python -m dev.docs.names PATH ...   # each such name in some files, with its line
-    python -m dev.docs.names --lower    # lower the limits in names.txt to today's counts
+    python -m dev.docs.names            # each such name of the shipped packages, with its line
+    python -m dev.docs.names PATH ...   # the same of some files
 
 Functions are verbs, predicates start with is, has, can or supports, and classes, modules and
-properties are nouns. names.txt has the limits of each package: they only fall.
+properties are nouns.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +19,6 @@ from typing import NamedTuple
 from dev.docs.rooms import ROOT
 from dev.docs.structure import SHIPPED, modules
 
-LIMITS = Path(__file__).with_name("names.txt")
 PREPOSITIONS = (
     "of|in|by|for|over|into|beside|behind|before|after|without|with|within|from|to|at|on|under"
     "|between|beyond|above|below|near|since|until|like|as|up|down|out|off|through|past|against"
@@ -43,7 +40,7 @@ RULES = {
         "|largest|smallest|longest|best|worst|first|last|late|lazily|early|quiet|quick|live|lone"
     ),
     "ends in a preposition": re.compile(
-        "(?!is_|has_|can_|visit_)[a-z0-9_]+_"
+        "(?!is_|has_|can_|visit_|transfer_from$)[a-z0-9_]+_"
         "(of|in|by|for|over|into|beside|behind|before|after|without|with|from|to|at|on)"
     ),
 }
@@ -67,38 +64,22 @@ def flagged_names(text: str) -> Iterator[Flagged]:
                     yield Flagged(node.lineno, rule, node.name)
 
 
-def counts() -> dict[str, int]:
-    """Return the number of flagged names by package and rule, `package: rule`."""
-    found: Counter[str] = Counter()
+def shipped_names() -> Iterator[tuple[str, Flagged]]:
+    """Yield the flagged names of the shipped packages, each with its module."""
     for package in SHIPPED:
         for module in modules(ROOT, package):
-            found.update(f"{package}: {one.rule}" for one in flagged_names(module.text))
-    return {f"{p}: {rule}": found[f"{p}: {rule}"] for p in SHIPPED for rule in RULES}
+            for one in flagged_names(module.text):
+                yield module.name, one
 
 
-def limits() -> dict[str, int]:
-    """Return the limits of names.txt by package and rule."""
-    rows = (line.rsplit(" ", 1) for line in LIMITS.read_text(encoding="utf-8").splitlines())
-    return {name: int(n) for name, n in rows}
-
-
-def main(argv: Sequence[str]) -> int:
-    """Print counts, or the flagged names in some files; return 1 if these have any."""
-    if argv == ["--lower"]:
-        old = limits() if LIMITS.exists() else {}
-        now = {name: min(n, old.get(name, n)) for name, n in counts().items()}
-        LIMITS.write_text("".join(f"{name} {n}\n" for name, n in now.items()), encoding="utf-8")
-    elif not argv:
-        now = counts()
-        print(f"| package | {' | '.join(RULES)} |\n|---|{'---:|' * len(RULES)}")
-        for p in SHIPPED:
-            print(f"| `{p}` | {' | '.join(str(now[f'{p}: {rule}']) for rule in RULES)} |")
-    found = 0
-    for path in argv if argv != ["--lower"] else ():
-        for line, rule, name in flagged_names(Path(path).read_text(encoding="utf-8")):
-            found += 1
-            print(f"{path}:{line}: {rule}: {name}")
-    return int(found > 0)
+def main(paths: Sequence[str]) -> int:
+    """Print flagged names; return 1 if there are any."""
+    texts = ((path, Path(path).read_text(encoding="utf-8")) for path in paths)
+    found = [(path, one) for path, text in texts for one in flagged_names(text)]
+    found = found if paths else list(shipped_names())
+    for path, one in found:
+        print(f"{path}:{one.line}: {one.rule}: {one.name}")
+    return int(bool(found))
 
 
 if __name__ == "__main__":
