@@ -57,3 +57,15 @@ def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(roofline, "STREAM", (256, 64))
     monkeypatch.setattr(roofline, "ARITHMETIC", (256, 64, 16))
+
+
+@pytest.fixture
+def checks_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Grammars and arguments are checked in this process; each process would import llguidance or
+    jsonschema again."""
+    from llama_py.chat import arguments
+    from llama_py.grammar import judge, trial
+
+    monkeypatch.setattr(trial, "SMALL", 1 << 20)
+    monkeypatch.setattr(trial, "FEW", 1 << 20)
+    monkeypatch.setattr(arguments, "problem", judge._problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -86,10 +87,41 @@ class AfterThoughts:
             left = np.full_like(c.logits, -np.inf)
         else:
             left = self.inner.apply(c).logits.copy()
-        more = self._continues if self.thinking else self._is_header
-        ids = [id for id in range(len(self.pieces)) if more(id)]
+        if self.thinking:
+            ids = self._continuing()
+        else:
+            begun = {h[0][self.at] for h in self.headers}
+            ids = [id for id in (*begun, *self._blank) if self._is_header(id)]
         left[ids] = c.logits[ids]
         return Candidates(c.ids, left)
+
+    def _continuing(self) -> list[int]:
+        """Return the tokens that may follow within the reasoning."""
+        if self.left is not None and self.left <= 0:
+            return [self.closing[min(-self.left, len(self.closing) - 1)]]
+        if any(other in self.text for other in self.others):
+            return []
+        plain, others = self._by_markers
+        return [*plain, *(id for id in others if self._continues(id))]
+
+    @cached_property
+    def _blank(self) -> list[int]:
+        """The tokens that may be in the white space after reasoning."""
+        if isinstance(self.spaces, str):
+            spaces = self.spaces.encode()
+            return [id for id, piece in enumerate(self.pieces) if piece and piece in spaces]
+        return [id for id, piece in enumerate(self.pieces) if piece.isspace()]
+
+    @cached_property
+    def _by_markers(self) -> tuple[list[int], list[int]]:
+        """The tokens in which no marker of an end ends, and those in which one may; without the
+        end tokens of the vocabulary."""
+        last = {marker[-1] for marker in (self.end, *self.others) if marker}
+        found: tuple[list[int], list[int]] = ([], [])
+        for id, piece in enumerate(self.pieces):
+            if id not in self.eog:
+                found[not last.isdisjoint(piece)].append(id)
+        return found
 
     def accept(self, id: int) -> None:
         if self.said:

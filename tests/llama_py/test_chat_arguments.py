@@ -36,6 +36,7 @@ def tagged(**arguments: object) -> str:
     return f"</think>\n\n<tool_call>\n<function=act>\n{parts}</function>\n</tool_call>"
 
 
+@pytest.mark.usefixtures("checks_in_this_process")
 @pytest.mark.parametrize("name", sorted(TEMPLATES["templates"]))
 def test_no_schema_refuses_a_template(name: str) -> None:
     """Each format makes a grammar of all tools, though none of their schemas can be enforced."""

@@ -43,6 +43,8 @@ MODES: dict[str, dict[str, Any]] = {
 CONSTRAINTS = {"grammar": 'root ::= "7"', "regex": "7", "lark": 'start: "7"'}
 MOST = 16  # tokens of an answer
 
+pytestmark = pytest.mark.usefixtures("checks_in_this_process")
+
 
 @cache
 def template(name: str) -> ChatTemplate:
@@ -147,11 +149,13 @@ def test_json_or_a_call(name: str) -> None:
         tokenizer = demo_with(*form.preserved_tokens)
         constraint = form.constraint(tokenizer)
         assert constraint is not None
-        text, ended = written(constraint, tokenizer, markers=20 * (seed % 2), most=500, seed=seed)
+        text, ended = written(constraint, tokenizer, markers=20 * (seed % 2), most=150, seed=seed)
+        if not ended:
+            continue
         answer = form.parse(text)
-        if ended and not answer.tool_calls:
+        if not answer.tool_calls:
             assert json.loads(answer.content) == {"a": 7}, text
-        elif ended:
+        else:
             assert not answer.content.strip(), text
 
 

@@ -6,6 +6,7 @@ import json
 import lzma
 import random
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,14 @@ def with_grammar() -> list[Any]:
     ]
 
 
+@cache
+def template(name: str) -> ChatTemplate:
+    return ChatTemplate(TEMPLATES["templates"][name]["source"])
+
+
 def format_for(case: dict[str, Any]) -> ChatFormat:
-    source = TEMPLATES["templates"][Path(case["template"]).stem]["source"]
     return build_format(
-        ChatTemplate(source),
+        template(Path(case["template"]).stem),
         case["messages"],
         tools=[{"type": "function", "function": tool} for tool in case["tools"]],
         tool_choice=CHOICES[case["tool_choice"]],
@@ -114,8 +119,7 @@ HERMES, LINES, BRACES = "Qwen-Qwen3-0.6B", "Qwen3.5-4B", "google-gemma-4-31B-it"
 
 
 def asked(name: str, **options: Any) -> ChatFormat:
-    template = ChatTemplate(TEMPLATES["templates"][name]["source"])
-    return build_format(template, ASKED, **{"tools": TOOLS, **options})
+    return build_format(template(name), ASKED, **{"tools": TOOLS, **options})
 
 
 def call(name: str, arguments: str) -> str:
