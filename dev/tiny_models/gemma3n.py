@@ -39,7 +39,7 @@ TINY = {
     # the last two layers attend to the caches of layers 18 and 19
     "shared": Tiny(
         keys=KEYS, without=["*.bias", "blk.2?.attn_[qkv].scale", "output.weight"], mean=MEAN,
-        gain=GAIN,
+        gain=GAIN, familiar=True,
     ),
     "few": Tiny(
         keys=FEW, without=["*.bias"], keep=["*.attn_qkv.weight"], gain=GAIN | {"*.attn_q*": 0.5}

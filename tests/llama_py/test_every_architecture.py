@@ -15,7 +15,7 @@ from llama_py.batch import Batch
 from llama_py.context import Context, state
 from llama_py.memory.compressed import CompressedMemory
 from llama_py.memory.specs import CompressedSpec, StateSpec
-from tests.support.graph_models import CONTINUING, kept
+from tests.support.graph_models import CONTINUING, first_of_each, kept, memory_kinds
 from tests.support.live_models import NEVER, live, nmse, tokens
 
 PROMPT, OTHER = tokens(40), tokens(25, seed=5)  # the first is longer than the windows
@@ -84,8 +84,13 @@ def order_noise(name: str, options: dict[str, Any]) -> float:
     return max(nmse(row, ctx.decode([token])) for row, token in zip(batch, tokens, strict=True))
 
 
-@of_every
-@pytest.mark.parametrize("flash_attn", ["on", "off"])
+# Without flash attention values are kept transposed.
+SAVED = [(n, "on") for n in CONTINUING] + [
+    (n, "off") for n in first_of_each(memory_kinds, CONTINUING)
+]
+
+
+@pytest.mark.parametrize(("name", "flash_attn"), SAVED)
 def test_states_are_saved_and_read(name: str, flash_attn: str, tmp_path: Path) -> None:
     """All of them and one; in bytes and in files. With a window the next token may take another
     cell than it would have, so sums have another order, and F16 may be the next one."""

@@ -13,7 +13,7 @@ from llama_py.batch import END, Batch
 from llama_py.context import Context
 from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.text.generate import stream
-from tests.support.graph_models import CONTINUING
+from tests.support.graph_models import CONTINUING, first_of_each, memory_kinds
 from tests.support.live_models import live, made, model_of, tokens
 
 N_CTX = 64
@@ -78,8 +78,10 @@ def test_several_sequences_go_on_together(name: str, unified: bool) -> None:
     pair.same_state()
 
 
-@pytest.mark.parametrize("n", [2, 5])
-@pytest.mark.parametrize("name", CONTINUING)
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [(n, 2) for n in CONTINUING] + [(n, 5) for n in first_of_each(memory_kinds, CONTINUING)],
+)
 def test_several_tokens_of_a_sequence_go_on_together(name: str, n: int) -> None:
     """Past the end of windows too; then one token, and several again."""
     pair = Pair(name)

@@ -15,7 +15,7 @@ from llama_py.context import Context, state
 from tests.support.golden_models import path_of
 from tests.support.live_models import nmse
 
-NAMES = ["falcon-h1-plain", "lfm2-window", "rwkv6-fused", "gemma3n-shared", "deepseek32-moe"]
+NAMES = ["falcon-h1-plain", "lfm2-window", "rwkv6-fused", "gemma4-shared", "deepseek32-moe"]
 EXACT = 1e-9
 PROMPT, OTHER = (
     [int(x) % 64 for x in np.random.Philox(key=key).random_raw(n)] for key, n in ((3, 40), (5, 33))

@@ -16,7 +16,7 @@ from llama_py.batch import Batch
 from llama_py.context import Context
 from llama_py.memory.compressed import CompressedMemory
 from llama_py.memory.kv import KVCache
-from tests.support.graph_models import CONTINUING, FLASH
+from tests.support.graph_models import CONTINUING, FLASH, first_of_each, memory_kinds
 from tests.support.live_models import NEVER, live, spoil_keys, tokens
 
 OLD, PROMPT, MORE = tokens(40, seed=1), tokens(9, seed=2), tokens(3, seed=3)
@@ -62,17 +62,24 @@ def write(t: Tensor, raw: NDArray[np.uint8]) -> None:
     t.buffer.write(t.offset, raw.reshape(-1))
 
 
-# every two of them together
+WAYS = [  # every two of them together
+    ("seq_rm", False, "on"),
+    ("seq_keep", True, "off"),
+    ("seq_rm", True, "on"),
+    ("seq_keep", False, "off"),
+]
+EACH_KIND = first_of_each(memory_kinds, CONTINUING)
+
+
+def ways(i: int, name: str) -> list[tuple[str, bool, str]]:
+    """All of them for the first model of a kind of memory; else two, all of each alone."""
+    return WAYS if name in EACH_KIND else [WAYS[i % 2 * 2], WAYS[i % 2 * 2 + 1]]
+
+
 @pytest.mark.parametrize(
-    ("how", "kv_unified", "flash_attn"),
-    [
-        ("seq_rm", False, "on"),
-        ("seq_rm", True, "off"),
-        ("seq_keep", True, "on"),
-        ("seq_keep", False, "off"),
-    ],
+    ("name", "how", "kv_unified", "flash_attn"),
+    [(name, *way) for i, name in enumerate(CONTINUING) for way in ways(i, name)],
 )
-@pytest.mark.parametrize("name", CONTINUING)
 def test_a_reused_slot_is_as_good_as_a_fresh_one(name, how, kv_unified, flash_attn):
     fresh, used = (context(name, kv_unified=kv_unified, flash_attn=flash_attn) for _ in range(2))
     for ctx in (fresh, used):
@@ -87,8 +94,11 @@ def test_a_reused_slot_is_as_good_as_a_fresh_one(name, how, kv_unified, flash_at
         np.testing.assert_array_equal(decode(used, seq_id, ids), decode(fresh, seq_id, ids))
 
 
-@pytest.mark.parametrize("kv_unified", [False, True])
-@pytest.mark.parametrize("name", FLASH)  # without it NaN times nothing is NaN
+# without flash attention NaN times nothing is NaN
+@pytest.mark.parametrize(
+    ("name", "kv_unified"),
+    [(n, True) for n in FLASH] + [(n, False) for n in first_of_each(memory_kinds, FLASH)],
+)
 def test_a_broken_sequence_breaks_no_other(name, kv_unified):
     """Both are in one batch, and with kv_unified in the same cells."""
     well, broken = (context(name, kv_unified=kv_unified, flash_attn="on") for _ in range(2))

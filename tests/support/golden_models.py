@@ -68,10 +68,15 @@ def whole(name: str) -> bool:
     return not (facts.memory and causal) or facts.start is not None
 
 
+@cache
+def _ops(name: str) -> frozenset[str]:
+    lists = store.nodes(*split(name)).values()
+    return frozenset(node["op"] for nodes in lists for node in nodes)
+
+
 def uses(name: str, *ops: str) -> bool:
     """Whether a model's graph has one of these ops."""
-    lists = store.nodes(*split(name)).values()
-    return any(node["op"] in ops for nodes in lists for node in nodes)
+    return not _ops(name).isdisjoint(ops)
 
 
 def compare(name: str, run: str, device: Any, bound: float, **options: Any) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from types import SimpleNamespace
@@ -22,6 +22,7 @@ from llama_py.gguf.file import TensorInfo
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
 from llama_py.hparams.cparams import CParams
+from llama_py.hparams.layer_shape import Window
 from llama_py.memory import MemoryGroup, Placing, create_memory
 from llama_py.memory.specs import MemorySpec
 from llama_py.model import Model
@@ -155,6 +156,43 @@ def run(
         for batch in batches
         for params in params_for(model, memory, batch, cparams)
     ]
+
+
+def memory_kinds(name: str) -> frozenset[Hashable]:
+    """What the layers keep, whatever its sizes."""
+    return frozenset(
+        (type(what), *(_without_size(getattr(what, one.name)) for one in fields(what)))
+        for what in kept(name)
+    )
+
+
+def _without_size(value: Any) -> Hashable:
+    if isinstance(value, Window):
+        return value.kind
+    if isinstance(value, tuple):
+        return len(value)
+    if isinstance(value, str):
+        return value
+    return bool(value)
+
+
+def attention_kinds(name: str) -> Hashable:
+    """What the layers keep, and how flash attention reads it: parameters and number of sources."""
+    nodes = [node for result in run(known(name), 40) for node in result.graph.nodes]
+    attention = frozenset(
+        (repr(node.params), sum(src is not None for src in node.src))
+        for node in nodes
+        if node.op == "FLASH_ATTN_EXT"
+    )
+    return memory_kinds(name), attention
+
+
+def first_of_each(kind: Callable[[str], Hashable], names: Iterable[str]) -> list[str]:
+    """The first name of each kind."""
+    found: dict[Hashable, str] = {}
+    for name in names:
+        found.setdefault(kind(name), name)
+    return [*found.values()]
 
 
 # Those that continue a text; made at last, for it needs what is above.

@@ -37,8 +37,16 @@ def made(name: str, **keys: Any) -> tuple[dict[str, Any], Arrays]:
     arrays have ggml's shapes reversed."""
     arch, variant = split(name)
     found, others = tiny.find(arch, variant), {k.replace("__", "."): v for k, v in keys.items()}
+    if not others:
+        return tiny.metadata(arch, found), {key: a.copy() for key, a in _tensors(name).items()}
     found = replace(found, keys={**found.keys, **others})
     return tiny.metadata(arch, found), dict(tensors(arch, found))
+
+
+@cache
+def _tensors(name: str) -> Mapping[str, NDArray[Any]]:
+    arch, variant = split(name)
+    return tensors(arch, tiny.find(arch, variant))
 
 
 F64 = BY_NAME["f64"]

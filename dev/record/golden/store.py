@@ -7,7 +7,7 @@ import json
 import lzma
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -63,7 +63,7 @@ def about(arch: str, variant: str) -> About:
     return About(raw["gguf"], _said(raw["recipe"]), Facts(**raw["facts"]), raw["runs"])
 
 
-@cache
+@lru_cache(4)  # large; the garbage collector would look through all of them
 def nodes(arch: str, variant: str) -> dict[str, list[Record]]:
     """Return the node lists by run."""
     packed = (DATA / arch / f"{variant}.nodes.xz").read_bytes()
