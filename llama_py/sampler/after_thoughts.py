@@ -88,34 +88,33 @@ class AfterThoughts:
         else:
             left = self.inner.apply(c).logits.copy()
         if self.thinking:
-            ids = self._continuing()
+            ids = self._reasoning_ids()
         else:
             begun = {h[0][self.at] for h in self.headers}
-            ids = [id for id in (*begun, *self._blank) if self._is_header(id)]
+            ids = [id for id in (*begun, *self._space_ids) if self._is_header(id)]
         left[ids] = c.logits[ids]
         return Candidates(c.ids, left)
 
-    def _continuing(self) -> list[int]:
-        """Return the tokens that may follow within the reasoning."""
+    def _reasoning_ids(self) -> list[int]:
+        """Return the tokens allowed within the reasoning."""
         if self.left is not None and self.left <= 0:
             return [self.closing[min(-self.left, len(self.closing) - 1)]]
         if any(other in self.text for other in self.others):
             return []
-        plain, others = self._by_markers
+        plain, others = self._ids_by_marker
         return [*plain, *(id for id in others if self._continues(id))]
 
     @cached_property
-    def _blank(self) -> list[int]:
-        """The tokens that may be in the white space after reasoning."""
+    def _space_ids(self) -> list[int]:
+        """Tokens of white space that can follow reasoning."""
         if isinstance(self.spaces, str):
             spaces = self.spaces.encode()
             return [id for id, piece in enumerate(self.pieces) if piece and piece in spaces]
         return [id for id, piece in enumerate(self.pieces) if piece.isspace()]
 
     @cached_property
-    def _by_markers(self) -> tuple[list[int], list[int]]:
-        """The tokens in which no marker of an end ends, and those in which one may; without the
-        end tokens of the vocabulary."""
+    def _ids_by_marker(self) -> tuple[list[int], list[int]]:
+        """Tokens without and with the last byte of an end marker; both without end tokens."""
         last = {marker[-1] for marker in (self.end, *self.others) if marker}
         found: tuple[list[int], list[int]] = ([], [])
         for id, piece in enumerate(self.pieces):

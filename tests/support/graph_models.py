@@ -159,7 +159,7 @@ def run(
 
 
 def memory_kinds(name: str) -> frozenset[Hashable]:
-    """What the layers keep, whatever its sizes."""
+    """Kinds of memory of the layers, without sizes."""
     return frozenset(
         (type(what), *(_without_size(getattr(what, one.name)) for one in fields(what)))
         for what in kept(name)
@@ -177,7 +177,7 @@ def _without_size(value: Any) -> Hashable:
 
 
 def attention_kinds(name: str) -> Hashable:
-    """What the layers keep, and how flash attention reads it: parameters and number of sources."""
+    """Kinds of memory, with parameters and numbers of sources of flash attention."""
     nodes = [node for result in run(known(name), 40) for node in result.graph.nodes]
     attention = frozenset(
         (repr(node.params), sum(src is not None for src in node.src))

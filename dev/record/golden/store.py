@@ -63,7 +63,7 @@ def about(arch: str, variant: str) -> About:
     return About(raw["gguf"], _said(raw["recipe"]), Facts(**raw["facts"]), raw["runs"])
 
 
-@lru_cache(4)  # large; the garbage collector would look through all of them
+@lru_cache(4)  # large lists slow down the garbage collector
 def nodes(arch: str, variant: str) -> dict[str, list[Record]]:
     """Return the node lists by run."""
     packed = (DATA / arch / f"{variant}.nodes.xz").read_bytes()
