@@ -11,7 +11,7 @@ import pytest
 import ggml_cpu
 
 ROOT = Path(ggml_cpu.__file__).parent
-DECORATORS = {"fn", "routine", "several", "kernel", "inlined", "intrinsic", "lower_builtin"}
+DECORATORS = {"fn", "routine", "panel_function", "kernel", "inlined", "intrinsic", "lower_builtin"}
 KERNEL = ("ith", "nth")  # its last arguments
 # First arguments of what Numba calls: to lower an operator, to type it, to make a type's model.
 HOOKS = {("context", "builder"), ("self", "args"), ("self", "manager")}
