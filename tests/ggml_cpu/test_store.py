@@ -245,7 +245,7 @@ def test_no_home(
     monkeypatch.delenv("LLAMA_PY_CACHE")
     monkeypatch.chdir(tmp_path)
     unknown = "~nobody-of-this-name/.cache"
-    monkeypatch.setattr(folder.platformdirs, "user_cache_dir", lambda name: unknown)
+    monkeypatch.setattr("platformdirs.user_cache_dir", lambda name: unknown)
     assert run(A, B) == run(A, B) == [5, 7]
     assert done == ["kernel_a", "kernel_b"]
     (line,) = warnings(caplog)
