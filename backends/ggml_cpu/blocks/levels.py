@@ -7,7 +7,7 @@ import numpy as np
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 
-# Levels of iq4_nl; 4-bit floats (E2M1) times 2, which makes them integers.
+# Uneven levels (kvalues_iq4nl); 4-bit floats (E2M1) times 2, which makes them integers.
 UNEVEN = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
 DOUBLED_FP4 = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
 

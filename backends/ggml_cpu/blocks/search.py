@@ -175,7 +175,7 @@ def refine_scale(src, n_max, spare):
 
 @fn
 def gains(src, factor):
-    """Return sums of x * level and level^2 of 32 values and iq4_nl levels, weights x^2."""
+    """Return sums of x * level and level^2 of 32 values and uneven levels, weights x^2."""
     xq, qq = v.float32(0.0), v.float32(0.0)
     for part in range(2):
         x = v.f32x16_load(src + 64 * part)
@@ -189,7 +189,7 @@ def gains(src, factor):
 
 @fn
 def uneven(src, n_try):
-    """Return the best scale of 32 values for the iq4_nl levels, from 2 * n_try + 2 starts."""
+    """Return the best scale of 32 values for the uneven levels, from 2 * n_try + 2 starts."""
     x, y = v.f32x16_load(src), v.f32x16_load(src + 64)
     top, scale = first_extreme(src, 32, x, y), v.float32(0.0)
     if abs(top) >= TINY:

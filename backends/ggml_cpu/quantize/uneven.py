@@ -1,4 +1,4 @@
-"""Search for scales with the iq4_nl levels (ggml-quants.c:quantize_row_iq4_nl_impl)."""
+"""Search for scales with uneven levels (ggml-quants.c:quantize_row_iq4_nl_impl)."""
 
 from __future__ import annotations
 
