@@ -23,6 +23,10 @@ settings.load_profile("here")
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("LLAMA_PY_SPIN", "0")
 
+# OpenCL kernels compile in a tenth of the time without optimization. tests/ops/test_cases.py has
+# them as users have them.
+os.environ.setdefault("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+
 # A shell's background job ignores SIGINT, and Python keeps that; tests of Ctrl-C send it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

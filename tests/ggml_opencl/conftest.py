@@ -17,8 +17,14 @@ def device() -> Any:
     return found
 
 
+@pytest.fixture(scope="session")
+def again(device: Any) -> Any:
+    """The first device opened again, with memory of its own: once, for it builds its kernels."""
+    return device.reopen("opencl0.2")
+
+
 @pytest.fixture(scope="session", params=["opened twice", "partitioned"])
-def two(request: pytest.FixtureRequest, device: Any) -> tuple[Any, Any]:
+def two(request: pytest.FixtureRequest, device: Any, again: Any) -> tuple[Any, Any]:
     """Two devices with memory of their own, where there is hardware for one: halves of it, if it
     can be cut in two.
     """
@@ -30,6 +36,6 @@ def two(request: pytest.FixtureRequest, device: Any) -> tuple[Any, Any]:
     n = whole.max_compute_units // 2
     equally = cl.device_partition_property.EQUALLY  # a GPU may list no way at all, or a 0
     if request.param == "opened twice" or n == 0 or equally not in whole.partition_properties:
-        return device, device.reopen("opencl0.2")
+        return device, again
     first, second = whole.create_sub_devices([equally, n])[:2]
     return OpenCLDevice("opencl0a", first), OpenCLDevice("opencl0b", second)

@@ -11,13 +11,15 @@ from ggml_py.backend import Device
 from ggml_py.backend.registry import device as find_device
 from llama_py.context import Context
 from llama_py.weights.placement import Placement, overrides
-from tests.support.graph_models import CONTINUING
+from tests.ggml_opencl.test_golden import FROM_ZERO
+from tests.support.graph_models import CONTINUING, operations, with_something_new
 from tests.support.live_models import Arrays, live, made, model_of, nmse, tokens
 from tests.support.splits import count_splits
 
 SIZES = {"n_ctx": 256, "n_ubatch": 16}
 # As in llama.cpp, caches and norms of a later turn are on other devices than the layer's weights.
 TURNS = ["nanbeige-loops"]
+NEW = with_something_new(CONTINUING, operations)
 
 
 def run(ctx: Context) -> np.ndarray:
@@ -40,17 +42,19 @@ def split(name: str, weights: tuple[dict[str, Any], Arrays], where: Placement) -
 
 
 @pytest.mark.parametrize("name", CONTINUING)
-def test_logits(name: str, device: Any) -> None:
+def test_logits(name: str, device: Any, again: Any) -> None:
+    """Every model on two devices; those with an operation that no model before them has, however
+    they are split. Models that test_golden.py runs on one device are not run on one here.
+    """
     cpu = find_device("cpu")
     pair: tuple[Device, ...] = (device, cpu)
-    experts = overrides({"exps": "cpu"}, 0, pair)
-    twice = (device, device.reopen("opencl0.2"), cpu)
     expected, weights = run(Context(live(name), **SIZES)).astype(np.float64), made(name)
-    for where in (
-        Placement((device,)),
-        Placement(pair),
-        Placement(pair, 1),
-        Placement(pair, -1, experts),
-        Placement(twice, tensor_split=(1, 1)),
-    ):
+    places = [Placement((device, again, cpu), tensor_split=(1, 1))]
+    if name in NEW:
+        places += [Placement(pair), Placement(pair, 1)]
+        if any("exps" in key for key in weights[1]):
+            places.append(Placement(pair, -1, overrides({"exps": "cpu"}, 0, pair)))
+    if name not in FROM_ZERO:
+        places.append(Placement((device,)))
+    for where in places:
         assert nmse(expected, split(name, weights, where)) <= 1e-5, where

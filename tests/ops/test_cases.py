@@ -64,10 +64,14 @@ REFUSED = {backend: refused(backend, SOME) for backend in BACKENDS}
 @cache
 def ready(backend: str) -> tuple[Device, ...]:
     """A backend's devices, with the kernels of all cases built: once, where a fixture with a
-    parameter would be made for each case."""
+    parameter would be made for each case. Those of OpenCL are optimized, unlike in other tests."""
     found = devices_or_skip(backend)
-    for device in found:
-        warm_up(SOME, device)
+    if backend == "opencl":
+        found = tuple(device.reopen(device.name) for device in found)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYOPENCL_BUILD_OPTIONS", raising=False)
+        for device in found:
+            warm_up(SOME, device)
     return found
 
 

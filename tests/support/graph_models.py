@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from functools import cache
@@ -193,6 +193,25 @@ def first_of_each(kind: Callable[[str], Hashable], names: Iterable[str]) -> list
     for name in names:
         found.setdefault(kind(name), name)
     return [*found.values()]
+
+
+def operations(name: str) -> set[Any]:
+    """What a model's graphs compute, and of which types, and what its layers keep."""
+    nodes = [t for result in run(known(name), 16) for t in result.graph.nodes]
+    types = {(t.op, *(s.type.name for s in t.src if s is not None)) for t in nodes}
+    return types | {type(what) for what in kept(name)}
+
+
+def with_something_new(
+    names: Sequence[str], features: Callable[[str], Collection[Any]]
+) -> list[str]:
+    """Those that have a feature which none before them has: of each feature, some model."""
+    found, seen = list[str](), set[Any]()
+    for name in names:
+        if not seen.issuperset(has := features(name)):
+            found.append(name)
+            seen.update(has)
+    return found
 
 
 # Those that continue a text; made at last, for it needs what is above.
