@@ -30,12 +30,17 @@ def launcher() -> str:
 def on_ranks(n: int, *command: str, **env: str) -> subprocess.CompletedProcess[str]:
     """A command on n ranks, run to its end."""
     with started(n, *command, **env) as process:
-        try:
-            out, err = process.communicate(timeout=TIMEOUT)
-        except subprocess.TimeoutExpired:
-            end(process)
-            out, err = process.communicate()
-            raise AssertionError(f"{command} does not end; it said\n{out}{err}") from None
+        return ended(process)
+
+
+def ended(process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+    """What a command was that has been started, at its end."""
+    try:
+        out, err = process.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        end(process)
+        out, err = process.communicate()
+        raise AssertionError(f"{process.args} does not end; it said\n{out}{err}") from None
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 

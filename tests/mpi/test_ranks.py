@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -21,6 +23,14 @@ HANDFUL = ("llama-dense", "qwen35moe-moe", "kimi-linear-moe")
 TEXT = ("-p", "ROMEO:", "-n", "12", "--temp", "0", "-no-cnv")
 
 
+@cache
+def text_alone() -> str:
+    """What a process without ranks writes."""
+    done = run("llama-py-cli", *TEXT)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.parametrize(
     ("n", "mode"), [(2, "layer"), (3, "graph"), (2, "host"), (4, "tp=2,pp=2,ep=2")]
 )
@@ -32,21 +42,19 @@ def test_logits_are_those_of_one_process(n: int, mode: str) -> None:
 
 
 def test_a_command_writes_once_what_it_writes_alone() -> None:
-    alone = run("llama-py-cli", *TEXT)
     done = on_ranks(2, CLI, *TEXT, "-sm", "graph")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == alone.stdout
+    assert done.stdout == text_alone()
     assert "mpi1" in done.stderr and done.stderr.count("load ") == 1
 
 
 def test_hosts_start_a_launcher() -> None:
     launcher()
-    alone = run("llama-py-cli", *TEXT)
     done = run("llama-py-cli", "--hosts", "localhost:2", *TEXT)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == alone.stdout and "mpi1" in done.stderr
+    assert done.stdout == text_alone() and "mpi1" in done.stderr
     done = run("llama-py-cli", "--hosts", "localhost", *TEXT)
-    assert (done.returncode, done.stdout) == (0, alone.stdout), done.stderr
+    assert (done.returncode, done.stdout) == (0, text_alone()), done.stderr
     done = run("llama-py-cli", "--hosts", "localhost:x", *TEXT)
     assert (done.returncode, done.stderr) == (
         1,
@@ -98,12 +106,11 @@ def test_perplexity_is_told_once() -> None:
 
 def test_drafts_are_taken_back_and_states_kept_over_ranks(tmp_path: Path) -> None:
     draft = ("--spec-type", "draft-mtp")
-    alone = run("llama-py-cli", *TEXT)
     cache = ("--prompt-cache", str(tmp_path / "state"))
-    assert on_ranks(2, CLI, *TEXT, *draft).stdout == alone.stdout
+    assert on_ranks(2, CLI, *TEXT, *draft).stdout == text_alone()
     first = on_ranks(2, CLI, *TEXT, *cache)
     again = on_ranks(2, CLI, *TEXT, *cache)
-    assert first.stdout == again.stdout == alone.stdout, again.stderr
+    assert first.stdout == again.stdout == text_alone(), again.stderr
 
 
 def test_an_error_is_told_once() -> None:
@@ -155,21 +162,30 @@ def test_a_killed_rank_ends_all(rank: int) -> None:
     assert errors[0].endswith(" was killed by signal 9 (Killed); all ranks end")
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_a_silent_rank_ends_all_with_its_name(rank: int) -> None:
-    # long enough for ranks that start on a busy machine
-    with started(2, CLI, *ENDLESS, LLAMA_PY_MPI_TIMEOUT="20") as process:
-        assert process.stdout is not None
-        process.stdout.read(200)
-        silent = rank_of(process, rank)
-        silent.send_signal(signal.SIGSTOP)
-        try:
+def test_a_silent_rank_ends_all_with_its_name() -> None:
+    """Both programs at a time: nothing happens until the limit, which is long enough for ranks
+    that start on a busy machine.
+    """
+    with ExitStack() as stack:
+        programs = []
+        for rank in (0, 1):
+            process = stack.enter_context(started(2, CLI, *ENDLESS, LLAMA_PY_MPI_TIMEOUT="20"))
+            assert process.stdout is not None
+            process.stdout.read(200)
+            silent = rank_of(process, rank)
+            silent.send_signal(signal.SIGSTOP)
+            stack.callback(kill, silent)
+            programs.append(process)
+        for rank, process in enumerate(programs):
             _, err = process.communicate(timeout=TIMEOUT)
-        finally:
-            if silent.is_running():
-                silent.kill()
-    assert process.returncode != 0
-    assert f"error: rank {rank} on " in err and "; all ranks end" in err and err.count("error") == 1
+            assert process.returncode != 0
+            assert f"error: rank {rank} on " in err and "; all ranks end" in err, err
+            assert err.count("error") == 1, err
+
+
+def kill(process: psutil.Process) -> None:
+    with suppress(psutil.NoSuchProcess):
+        process.kill()
 
 
 OTHERWISE = "import sys, ggml_mpi.about as a; a.code = lambda: 'x'; from llama_py_tools.start"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -52,16 +52,26 @@ def right(node: Tensor) -> None:
     table.get(node)(node)
 
 
-def outcomes(op: str, step: Step | None, filter: str = "") -> list[Outcome]:
+def outcomes(
+    op: str, step: Step | None, filter: str = "", most: int | None = None
+) -> Iterator[Outcome]:
+    """Of all cases, or of `most` that are evenly spaced."""
     device, reference = FaultyDevice(op, step), RefDevice()
     cases = [c for c in all_cases() if c.op == op and filter in c.vars and not c.perf]
     assert cases
-    return [evaluate(c, device, reference) for c in cases]
+    n = min(most or len(cases), len(cases))
+    return (evaluate(cases[i * len(cases) // n], device, reference) for i in range(n))
 
 
 def assert_caught(op: str, step: Step, reason: str, filter: str = "") -> None:
-    reasons = [o.reason for o in outcomes(op, step, filter) if o.status is Status.FAIL]
-    assert any(reason in r for r in reasons), reasons
+    """By some case; those after the first that finds it are not run."""
+    others = []
+    for found in outcomes(op, step, filter):
+        if found.status is Status.FAIL:
+            if reason in found.reason:
+                return
+            others.append(found.reason)
+    raise AssertionError(others)
 
 
 def acc_without_dimension_3(node: Tensor) -> None:
@@ -214,15 +224,15 @@ def test_fault_is_caught(op: str, step: Step, reason: str, filter: str) -> None:
 
 @pytest.mark.parametrize("op", ["ACC", "SOLVE_TRI", "MUL_MAT_ID", "SET_ROWS", "GATED_DELTA_NET"])
 def test_no_fault_no_alarm(op: str) -> None:
-    assert {o.status for o in outcomes(op, right)} == {Status.OK}
+    assert {o.status for o in outcomes(op, right, most=60)} == {Status.OK}
 
 
 def test_top_k_promises_no_order() -> None:
-    assert {o.status for o in outcomes("TOP_K", cyclic_shift)} == {Status.OK}
+    assert {o.status for o in outcomes("TOP_K", cyclic_shift, most=60)} == {Status.OK}
 
 
 def test_refusal_is_told_with_the_reason() -> None:
-    assert outcomes("ABS", None)[0] == Outcome(Status.NOT_SUPPORTED, "faulty: not today")
+    assert next(outcomes("ABS", None)) == Outcome(Status.NOT_SUPPORTED, "faulty: not today")
 
 
 def test_unwritten_snapshots_may_stay_unwritten_but_not_the_rest() -> None:

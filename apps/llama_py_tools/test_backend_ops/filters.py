@@ -16,8 +16,9 @@ def split_filter(text: str) -> list[str]:
 
 def matches(entry: str, case: Case) -> bool:
     """Return True for an exact op name, a printed case, or a regex found in the op's name."""
-    if "(" in entry and entry.endswith(")") and entry.partition("(")[0].isidentifier():
-        return entry == str(case)
+    op, bracket, _ = entry.partition("(")
+    if bracket and entry.endswith(")") and op.isidentifier():
+        return op == case.op and entry == str(case)
     if re.fullmatch(r"[A-Z0-9_]+", entry):
         return entry == case.op
     return re.search(entry, case.op) is not None
