@@ -23,7 +23,10 @@ def again(device: Any) -> Any:
     return device.reopen("opencl0.2")
 
 
-@pytest.fixture(scope="session", params=["opened twice", "partitioned"])
+WAYS = ["opened twice", "partitioned"]  # to have two devices
+
+
+@pytest.fixture(scope="session", params=WAYS)
 def two(request: pytest.FixtureRequest, device: Any, again: Any) -> tuple[Any, Any]:
     """Two devices with memory of their own, where there is hardware for one: halves of it, if it
     can be cut in two.

@@ -11,6 +11,7 @@ from ggml_py.backend.registry import device as find_device
 from llama_py.context import Context
 from llama_py.model import Model
 from llama_py.weights.placement import Placement
+from tests.ggml_opencl.conftest import WAYS
 from tests.support.live_models import made, model_of, nmse
 from tests.support.split_models import EXACT, KEYS, run, whole
 
@@ -22,17 +23,21 @@ def shared(name: str, two: tuple[Any, Any], mode: str = "graph") -> Model:
     return model_of(*made(name, **KEYS[name]), place)
 
 
+NAMES = [
+    "llama-dense",
+    "qwen35moe-moe",
+    "mamba2-dense",
+    "mamba-dense",
+    "kimi-linear-moe",
+    "deepseek2-moe",
+    "rwkv6-fused",
+]
+
+
 @pytest.mark.parametrize(
-    "name",
-    [
-        "llama-dense",
-        "qwen35moe-moe",
-        "mamba2-dense",
-        "mamba-dense",
-        "kimi-linear-moe",
-        "deepseek2-moe",
-        "rwkv6-fused",
-    ],
+    ("two", "name"),
+    [*((WAYS[0], name) for name in NAMES), *((WAYS[1], name) for name in NAMES[:2])],
+    indirect=["two"],
 )
 def test_two_devices_share_every_layer(name: str, two: tuple[Any, Any]) -> None:
     model = shared(name, two)
@@ -44,6 +49,7 @@ def test_two_devices_share_every_layer(name: str, two: tuple[Any, Any]) -> None:
     assert nmse(run(whole(name)), run(model, reduce_type="f16")) <= CLOSE_F16
 
 
+@pytest.mark.parametrize("two", WAYS[:1], indirect=True)
 @pytest.mark.parametrize("flash_attn", ["on", "off"])
 @pytest.mark.parametrize("name", ["qwen35moe-moe", "deepseek2-moe"])
 def test_keys_may_be_on_the_host(name: str, flash_attn: str, two: tuple[Any, Any]) -> None:
