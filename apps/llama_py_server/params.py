@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ggml_py.machine import host
@@ -15,7 +15,6 @@ from llama_py_tools.command.chat_params import ChatParams
 _POSITIVE = integers(1)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ListenParams(Params):
     """Addresses, keys and access rules of the server."""
 
@@ -171,7 +170,6 @@ class ListenParams(Params):
 _ALIASES = ValueRule("names without spaces", lambda names: all(n.strip() == n and n for n in names))
 
 
-@dataclass(frozen=True, kw_only=True)
 class ServerParams(Params):
     """Options of the served API."""
 
@@ -260,7 +258,6 @@ class ServerParams(Params):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelsParams(Params):
     """Options for the models that are served, and how many at a time."""
 
@@ -328,7 +325,6 @@ class ModelsParams(Params):
         return bool(len(self.model) > 1 or more)
 
 
-@dataclass(frozen=True, kw_only=True)
 class TalkParams(ChatParams):
     """Defaults of chats, which requests may override."""
 
@@ -360,7 +356,6 @@ TYPED = (
 N_SLOTS = 4  # slots of a server without -np (llama-server)
 
 
-@dataclass(frozen=True, kw_only=True)
 class ServedParams(ContextParams):
     """ContextParams, of several sequences."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from ggml_py.errors import ContextError
@@ -34,7 +34,6 @@ POOLING = ("none", "mean", "cls", "last", "rank")  # llama.h:llama_pooling_type
 BASE = zero_or(1e-30, 1e30)  # RoPE base; it and its inverse are exact in f32
 
 
-@dataclass(frozen=True, kw_only=True)
 class ModelParams(Params):
     """Options for loading a model: the arguments of `llama_py.load`."""
 
@@ -143,7 +142,6 @@ class ModelParams(Params):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ContextParams(Params):
     """Options of a context: the arguments of `Context`."""
 
@@ -363,7 +361,6 @@ class ContextParams(Params):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class GenerateParams(SpeculativeParams):
     """Options for the end of a response, its text and drafting: arguments of `stream`."""
 
@@ -424,7 +421,6 @@ class GenerateParams(SpeculativeParams):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class AnswerParams(GenerateParams, SamplingParams):
     """Options of a response: the arguments of `Model.generate`, `stream` and `chat`."""
 

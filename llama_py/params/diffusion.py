@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from ggml_py.errors import ContextError
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers, numbers
@@ -13,7 +11,6 @@ ALGORITHMS = ("origin", "entropy", "margin", "random", "confidence")
 STEPS, EPS = 128, 1e-3
 
 
-@dataclass(frozen=True, kw_only=True)
 class DiffusionParams(Params):
     """Options of unmasking (examples/diffusion)."""
 

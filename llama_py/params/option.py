@@ -1,6 +1,5 @@
-"""An option is declared once: a dataclass field with its flags, variable, help and check.
+"""An option is declared once: a field of a frozen dataclass, with flags, variable, help and check.
 
-    @dataclass(frozen=True, kw_only=True)
     class ContextParams(Params):
         n_ubatch: int = option(512, "-ub --ubatch-size", "maximum tokens per ubatch", env="UBATCH")
 
@@ -19,7 +18,12 @@ from ggml_py.errors import GGMLError, ModelError
 from llama_py.params.rules import ValueRule, choice_rule, integers, numbers
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, dataclass_transform
+else:
+
+    def dataclass_transform(**how):
+        return lambda cls: cls
+
 
 PREFIX = "LLAMA_ARG_"  # prefix of variables
 _CALLED: dict[str, type[Params]] = {}
@@ -121,9 +125,11 @@ def _flags(kind: type[Params]) -> dict[str, tuple[str, ...]]:
     return {f.name: o.flags for f, o in get_options(kind)}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass_transform(kw_only_default=True, frozen_default=True)
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Params:
-    """Base class of options: values are checked as declared, with errors of a class.
+    """Base class of options: values are checked as declared, with errors of a class. Subclasses
+    become frozen dataclasses with keyword arguments.
 
     call   the function that takes these options, for errors about options of other functions
     group  title of the options in the help of commands; default: from the name of the class
@@ -139,7 +145,7 @@ class Params:
         return cls.group or cls.__name__.removesuffix("Params").lower()
 
     def __init_subclass__(cls) -> None:
-        """Add the help lines to the docstring of the class."""
+        """Make a dataclass, with the help lines in its docstring."""
         if "call" in vars(cls):
             _CALLED[cls.call] = cls
         lines = [
@@ -148,6 +154,18 @@ class Params:
             if isinstance(value, Field)
         ]
         cls.__doc__ = "\n".join([f"{cls.__doc__ or cls.__name__}\n", *lines])
+        # The methods here serve all fields; one of each class would be compiled at every start.
+        dataclass(frozen=True, kw_only=True, eq=False, repr=False)(cls)
+
+    def __eq__(self, other: object) -> bool:
+        return vars(self) == vars(other) if type(other) is type(self) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
+    def __repr__(self) -> str:
+        shown = (f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.repr)
+        return f"{type(self).__qualname__}({', '.join(shown)})"
 
     def __new__(cls, **given: Any) -> Self:
         """Raise TypeError for an unknown name, with the name that was perhaps meant."""

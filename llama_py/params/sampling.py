@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from os import PathLike
 from typing import Any
 
@@ -87,7 +86,6 @@ def _breakers(text: str) -> tuple[str, ...]:
     return () if text == "none" else (text,)
 
 
-@dataclass(frozen=True, kw_only=True)
 class SamplingParams(Params):
     """Options for choosing the next token, with llama.cpp's names and defaults."""
 

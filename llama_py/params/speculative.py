@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ _COUNT = integers(1, 1024)
 _TYPES = ValueRule(f"a list of {NONE}, {', '.join(DRAFTERS)}", _are_types, words=(NONE, *DRAFTERS))
 
 
-@dataclass(frozen=True, kw_only=True)
 class SpeculativeParams(Params):
     """Options of drafting: arguments of `Speculator`, with llama.cpp's names and defaults."""
 

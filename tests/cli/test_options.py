@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -18,7 +17,6 @@ from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import token_list
 
 
-@dataclass(frozen=True, kw_only=True)
 class Options(Params):
     where: str = option("here", "where", "a place", nargs="?", choices=("here", "there"))
     n: int = option(3, "-n --number", "a number, 100%")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import FrozenInstanceError, dataclass, fields, replace
+from dataclasses import FrozenInstanceError, fields, replace
 from typing import Any
 
 import numpy as np
@@ -122,7 +122,6 @@ def test_flags_and_variables_are_told_apart(kind: type[Params]) -> None:
     assert names and all(o.env for o in options if o.flags)
 
 
-@dataclass(frozen=True, kw_only=True)
 class Small(Params):
     """Two fields."""
 

@@ -65,7 +65,6 @@ def list_option(kind: type[Params], name: str, default: Any = None, **other: Any
     return option((default,), " ".join(o.flags), many=True, **{**how, **other})
 
 
-@dataclass(frozen=True, kw_only=True)
 class BenchParams(Params):
     """Options of the measurement; a tuple has the values to try."""
 

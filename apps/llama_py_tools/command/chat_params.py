@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +27,6 @@ def json_object(text: str) -> dict[str, Any]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
 class ChatParams(Params):
     """Options of conversations in a terminal."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from llama_py.params.option import Params, option
@@ -31,7 +30,6 @@ def span(text: str) -> frozenset[int]:
     return frozenset(range(integer(first or "0"), end + 1))
 
 
-@dataclass(frozen=True, kw_only=True)
 class CpuParams(Params):
     """The CPUs of the threads."""
 

@@ -7,7 +7,6 @@ import logging
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import TextIO
@@ -29,7 +28,6 @@ _NAMES = {TOLD: "none", logging.WARNING: "warn"}  # level names in JSON
 COLOURS = {logging.DEBUG: 33, logging.INFO: 32, logging.WARNING: 35, logging.ERROR: 31}
 
 
-@dataclass(frozen=True, kw_only=True)
 class CommonParams(Params):
     """Logging options of every command."""
 

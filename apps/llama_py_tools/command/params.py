@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llama_py.params.option import Params, option
 from llama_py.params.texts import integer, parse_text, shown_url, words
 from llama_py_tools.command.logs import CommonParams as CommonParams
@@ -39,7 +37,6 @@ LOAD_MODES: dict[str, dict[str, bool]] = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
 class FileParams(Params):
     """Options of the model file and its weights."""
 
@@ -105,7 +102,6 @@ class FileParams(Params):
         return self.model or self.hf_repo or shown_url(self.model_url) or "demo"
 
 
-@dataclass(frozen=True, kw_only=True)
 class DraftFileParams(Params):
     """A model that drafts, of the hub."""
 
@@ -120,7 +116,6 @@ class DraftFileParams(Params):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class FormParams(Params):
     """Options that abbreviate --form."""
 
@@ -138,7 +133,6 @@ class FormParams(Params):
         return {} if self.delta_net == "auto" else {"delta_net": self.delta_net}
 
 
-@dataclass(frozen=True, kw_only=True)
 class SteeringParams(Params):
     """Adapters and control vectors."""
 
@@ -184,7 +178,6 @@ class SteeringParams(Params):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class InputParams(Params):
     """Options for the input of debugging tools."""
 

@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,6 @@ HOST = re.compile(r"(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>[^\s:\[\]]+))(?:
 LINGER = 10.0  # seconds during which a server reports a lost rank to its clients
 
 
-@dataclass(frozen=True, kw_only=True)
 class HostsParams(Params):
     """Machines that run a model together."""
 

@@ -10,7 +10,7 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
 
 
-@dataclass(frozen=True, kw_only=True)
 class ListParams(Params):
     """Options that print a list and exit."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 YELLOW, PLAIN = "\x1b[33m", "\x1b[0m"  # colors of prompts, like in llama.cpp
 
 
-@dataclass(frozen=True, kw_only=True)
 class CompletionParams(Params):
     """Options of the text to continue, and its display."""
 

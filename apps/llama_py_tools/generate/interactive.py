@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from llama_py_tools.generate.generation import GenerationRun
 
 
-@dataclass(frozen=True, kw_only=True)
 class InteractiveParams(Params):
     """Text that the user and the model write alternately."""
 

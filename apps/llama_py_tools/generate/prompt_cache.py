@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from llama_py_tools.generate.generation import GenerationRun
 
 
-@dataclass(frozen=True, kw_only=True)
 class PromptCacheParams(Params):
     """Options of the prompt cache file."""
 

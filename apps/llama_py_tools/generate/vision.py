@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llama_py.params.option import Params, option
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from llama_py import Model
 
 
-@dataclass(frozen=True, kw_only=True)
 class VisionParams(Params):
     """Options of image input."""
 

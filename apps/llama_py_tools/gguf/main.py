@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from llama_py.params.option import Params, get_options, option
 from llama_py.params.rules import integers
@@ -19,7 +18,6 @@ from llama_py_tools.gguf.sizes import parse_size
 from llama_py_tools.models import session
 
 
-@dataclass(frozen=True, kw_only=True)
 class ShowParams(Params):
     """Options of the command `show`."""
 
@@ -36,7 +34,6 @@ class ShowParams(Params):
     json: bool = option(False, "--json", "print JSON", env="")
 
 
-@dataclass(frozen=True, kw_only=True)
 class GetParams(Params):
     """Options of the command `get`."""
 
@@ -45,7 +42,6 @@ class GetParams(Params):
     json: bool = option(False, "--json", "print JSON", env="")
 
 
-@dataclass(frozen=True, kw_only=True)
 class SetParams(Params):
     """Options of the command `set`."""
 
@@ -73,7 +69,6 @@ class SetParams(Params):
     force: bool = option(False, "--force", "overwrite an existing file", env="")
 
 
-@dataclass(frozen=True, kw_only=True)
 class SplitParams(Params):
     """Options of `split` (as in llama-gguf-split)."""
 
@@ -100,7 +95,6 @@ class SplitParams(Params):
     force: bool = option(False, "--force", "overwrite existing files", env="")
 
 
-@dataclass(frozen=True, kw_only=True)
 class MergeParams(Params):
     """Options of `merge` (as in llama-gguf-split)."""
 
@@ -109,7 +103,6 @@ class MergeParams(Params):
     force: bool = option(False, "--force", "overwrite an existing file", env="")
 
 
-@dataclass(frozen=True, kw_only=True)
 class FileDiffParams(Params):
     """Options of the command `diff`."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,7 +49,6 @@ def layers(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
-@dataclass(frozen=True, kw_only=True)
 class QuantizeParams(Params):
     """Options of `quantize` (as in llama-quantize)."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,7 +54,6 @@ def kinds(text: str) -> tuple[str, ...]:
     return found
 
 
-@dataclass(frozen=True, kw_only=True)
 class DumpParams(Params):
     """Options of written graphs."""
 
@@ -69,7 +67,6 @@ class DumpParams(Params):
     output: str = option("", "-o --output", "output file (default: stdout)", metavar="FILE")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ProfileParams(Params):
     """Options of the `profile` command."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llama_py.params import MAX_SEQ, ContextParams, ModelParams
@@ -44,7 +44,6 @@ def parse_size(text: str) -> int:
     return parse_text(size, text, "a size such as 64G")
 
 
-@dataclass(frozen=True, kw_only=True)
 class PlanParams(Params):
     """The machine that is planned for."""
 
@@ -77,7 +76,6 @@ class PlanParams(Params):
     json: bool = option(False, "--json", "print JSON", env="")
 
 
-@dataclass(frozen=True, kw_only=True)
 class PlacementParams(Params):
     """Options for the report of nodes."""
 
@@ -90,7 +88,6 @@ class PlacementParams(Params):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class FitParams(Params):
     """Options of `fit`: memory to leave free, and output."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from llama_py_tools.models import session
 ACTIONS = ("list", "path", "clear")
 
 
-@dataclass(frozen=True, kw_only=True)
 class CacheParams(Params):
     """Options for showing or clearing the cache."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 MANY = 40  # decoded tokens: frequent code is repacked after a while
 
 
-@dataclass(frozen=True, kw_only=True)
 class WarmupParams(Params):
     """Options of the prepared batches."""
 

@@ -32,7 +32,6 @@ MAX_ANSWERS = 100
 TRAILING = 3  # WinoGrande: with more tokens after the common part, the choice is not scored
 
 
-@dataclass(frozen=True, kw_only=True)
 class ChoiceParams(Params):
     """Options of multiple-choice tasks."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from llama_py.steering import Pair
 
 
-@dataclass(frozen=True, kw_only=True)
 class CvectorParams(Params):
     """Options of a control vector's training."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,7 +43,6 @@ def regex(text: str) -> tuple[re.Pattern[str], ...]:
         raise ValueError(f"{text!r} is not a regular expression: {e}") from None
 
 
-@dataclass(frozen=True, kw_only=True)
 class DebugParams(Params):
     """Options for printing and saving nodes."""
 

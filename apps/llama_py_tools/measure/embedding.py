@@ -33,7 +33,6 @@ FIRST, AROUND = 16, 3  # values shown of a text's row, and at both ends of a tok
 log = logging.getLogger("llama_py")
 
 
-@dataclass(frozen=True, kw_only=True)
 class EmbeddingParams(Params):
     """Options of the texts, and of their rows' format."""
 
@@ -83,7 +82,6 @@ class EmbeddingParams(Params):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReadingParams(ContextParams):
     """ContextParams for processing whole texts."""
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from llama_py.quantize.imatrix.collect import Collector
 
 
-@dataclass(frozen=True, kw_only=True)
 class ImatrixParams(Params):
     """Options of the collected data, and of the output."""
 
@@ -96,7 +94,6 @@ class ImatrixParams(Params):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class ChunkParams(ContextParams):
     """ContextParams of a context with one chunk."""
 

@@ -45,7 +45,6 @@ N_PARALLEL = 4  # contexts of tasks have this many times -c tokens
 PAGE = 256  # tokens; llama.cpp rounds contexts up to a multiple
 
 
-@dataclass(frozen=True, kw_only=True)
 class TextParams(Params):
     """Options of the scored text."""
 
@@ -84,7 +83,6 @@ class TextParams(Params):
     )
 
 
-@dataclass(frozen=True, kw_only=True)
 class WindowParams(ContextParams):
     """ContextParams of a context with one window."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from llama_py.params.option import Params, option
 from llama_py_tools.command.options import OptionParser, read
@@ -12,7 +12,6 @@ from llama_py_tools.command.params import CommonParams, FileParams
 from llama_py_tools.models import session
 
 
-@dataclass(frozen=True, kw_only=True)
 class PullParams(Params):
     """Options of the models to download."""
 

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from llama_py.params.option import Params, option
@@ -37,7 +37,6 @@ EPILOG = """examples:
 """
 
 
-@dataclass(frozen=True, kw_only=True)
 class HarnessParams(Params):
     """Options of the test run: mode, device and reference implementation."""
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers, numbers
 
 
-@dataclass(frozen=True, kw_only=True)
 class GraphDiffParams(Params):
     """Options of the comparison and its report."""
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llama_py.params.option import Params, option
 
 FORMATS = ("text", "html")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ReadParams(Params):
     """Format and file of the output."""
 

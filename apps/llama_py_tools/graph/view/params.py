@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llama_py.params.option import Params, option
 
 VIEWS = ("html", "model-explorer", "dot", "json", "text")
 
 
-@dataclass(frozen=True, kw_only=True)
 class ViewParams(Params):
     """Options for the shown graphs and their format."""
 
