@@ -146,9 +146,9 @@ def test_ctrl_c_while_generating() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_ctrl_c_in_the_prompt() -> None:
-    words = ("-dev", "ref", "-c", "8192", "-ub", "32", "-p", LONG * 8)
+    words = ("-dev", "ref", "-c", "2048", "-b", "32", "-ub", "32", "-p", LONG * 2)
     process = start("llama-py-cli", *words)
-    last = interrupt(process, LONG)
+    last = interrupt(process, LONG[:40])
     assert "tokens interrupted after" in last
     assert last.endswith("stop: interrupted")
 
