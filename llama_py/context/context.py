@@ -431,13 +431,12 @@ class Context(Resource, HasCompanions, InspectionMixin):
         """Rotate the cached keys of moved positions."""
         from llama_py.memory.k_shift import plan_shift
 
-        cparams = self.cparams
-        factors = partial(self.model.architecture.rope_factors, cparams)
+        factors = partial(self.model.architecture.rope_factors, self.cparams)
         for kv in self.memory.caches.values():
             if not kv.has_shift():
                 continue
             with Shield():
-                plan = let_through(partial(plan_shift, kv, cparams, factors, self.devices))
+                plan = let_through(partial(plan_shift, kv, self.cparams, factors, self.devices))
                 try:
                     plan.run()
                 except BaseException:  # some keys may be rotated, others not

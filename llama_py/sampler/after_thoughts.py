@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from llama_py.params.choosers import Thinking
 from llama_py.sampler.candidates import Candidates
@@ -15,6 +16,7 @@ from llama_py.tokenizer import Tokenizer
 
 SPACES = 8  # most bytes of white space between reasoning and content
 
+Ids = npt.NDArray[np.intp]
 Headers = tuple[tuple[tuple[int, ...], bool], ...]  # tokens; whether reasoning follows them
 
 
@@ -95,14 +97,14 @@ class AfterThoughts:
         left[ids] = c.logits[ids]
         return Candidates(c.ids, left)
 
-    def _reasoning_ids(self) -> list[int]:
+    def _reasoning_ids(self) -> Sequence[int] | Ids:
         """Return the tokens allowed within the reasoning."""
         if self.left is not None and self.left <= 0:
             return [self.closing[min(-self.left, len(self.closing) - 1)]]
         if any(other in self.text for other in self.others):
             return []
         plain, others = self._ids_by_marker
-        return [*plain, *(id for id in others if self._continues(id))]
+        return np.append(plain, [id for id in others if self._continues(id)]).astype(np.intp)
 
     @cached_property
     def _space_ids(self) -> list[int]:
@@ -113,14 +115,14 @@ class AfterThoughts:
         return [id for id, piece in enumerate(self.pieces) if piece.isspace()]
 
     @cached_property
-    def _ids_by_marker(self) -> tuple[list[int], list[int]]:
+    def _ids_by_marker(self) -> tuple[Ids, list[int]]:
         """Tokens without and with the last byte of an end marker; both without end tokens."""
         last = {marker[-1] for marker in (self.end, *self.others) if marker}
         found: tuple[list[int], list[int]] = ([], [])
         for id, piece in enumerate(self.pieces):
             if id not in self.eog:
                 found[not last.isdisjoint(piece)].append(id)
-        return found
+        return np.array(found[0], np.intp), found[1]
 
     def accept(self, id: int) -> None:
         if self.said:

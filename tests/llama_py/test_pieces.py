@@ -48,11 +48,8 @@ def test_heads_stay_together_in_whole_blocks(
 
 def test_parts_follow_one_another() -> None:
     shares = [Shard((2, 0, 1), i, lambda _: 32) for i in range(3)]
-    assert [share.count_own(192, 1, "down") for share in shares] == [
-        128,
-        32,
-        64,
-    ]  # the second is idle
+    # The second is idle.
+    assert [share.count_own(192, 1, "down") for share in shares] == [128, 32, 64]
     assert [share.count_preceding(192, 1, "down") for share in shares] == [0, 128, 128]
 
 
