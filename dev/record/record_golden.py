@@ -6,6 +6,8 @@ tests/data/golden. Needs llama-cpp-python: pip install '.[parity]'.
     python -m dev.record.record_golden <arch> ...  # these; "demo": the demo model
     python -m dev.record.record_golden <arch> --balance  # how much each branch matters
     python -m dev.record.record_golden --ik BUILD/src/libllama.so  # nodes of ik_llama.cpp
+
+Models that need a later llama.cpp (`Tiny.newest`): dev.record.newest.
 """
 
 from __future__ import annotations
@@ -46,10 +48,11 @@ def main() -> None:
         print(f"demo: recorded {demo.record()} bytes")
     with tempfile.TemporaryDirectory() as folder:
         for arch, variant in tiny.every():
-            if (args.archs and arch not in args.archs) or tiny.find(arch, variant).unrecorded:
+            found = tiny.find(arch, variant)
+            if (args.archs and arch not in args.archs) or found.unrecorded or found.newest:
                 continue
             path = tiny.write(arch, variant, args.output or Path(folder))
-            if (target := tiny.find(arch, variant).drafts_for) is not None:
+            if (target := found.drafts_for) is not None:
                 tiny.write(*target, path.parent)
             print(f"{arch} {variant}: {path.stat().st_size} bytes")
             if args.balance:
@@ -69,15 +72,18 @@ def record_ik(library: Path, archs: list[str]) -> None:
         print(f"{arch} {variant}: recorded {size} bytes of ik_llama.cpp's nodes")
 
 
-def case_of(arch: str, variant: str, path: Path, facts: runs.Facts) -> runs.Case:
+def case_of(
+    arch: str, variant: str, path: Path, facts: runs.Facts, engine: type[LlamaCpp] = LlamaCpp
+) -> runs.Case:
     found = tiny.find(arch, variant)
     target = target_of(path, found)
-    return runs.Case(found, facts, lambda **how: LlamaCpp(path, target=target, **how))
+    return runs.Case(found, facts, lambda **how: engine(path, target=target, **how))
 
 
-def record(arch: str, variant: str, path: Path) -> None:
+def record(arch: str, variant: str, path: Path, engine: type[LlamaCpp] = LlamaCpp) -> None:
     """Run and store one variant."""
-    case = stable(case_of(arch, variant, path, facts_of(arch, path, tiny.find(arch, variant))))
+    facts = facts_of(arch, path, tiny.find(arch, variant), engine)
+    case = stable(case_of(arch, variant, path, facts, engine))
     names = runs.wanted(case.tiny, case.facts)
     results = {name: runs.RUNS[name](case) for name in names}
     about = store.About(store.fingerprint(path), store.recipe(arch, variant), case.facts, names)

@@ -42,6 +42,7 @@ class Tiny:
     familiar   all its blocks, and its layers' memory, are in other models also; general tests skip
                it unless LLAMA_PY_TEST_MODELS=every
     unrecorded   llama.cpp cannot run it
+    newest     only a later llama.cpp than the reference can run it (dev/record/newest)
     drafts_for   the tiny target model, for a pure draft model
 
     Options of the recording (dev/record/record_golden.py):
@@ -62,6 +63,7 @@ class Tiny:
     unread: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     familiar: bool = False
     unrecorded: bool = False
+    newest: bool = False
     drafts_for: tuple[str, str] | None = None
     prompt: int = 40
     first: int = 0

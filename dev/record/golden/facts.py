@@ -13,12 +13,14 @@ from llama_py.hparams import HParams
 from llama_py.models import architecture
 
 
-def facts_of(arch: str, path: Path, made: tiny.Tiny) -> runs.Facts:
+def facts_of(
+    arch: str, path: Path, made: tiny.Tiny, engine: type[LlamaCpp] = LlamaCpp
+) -> runs.Facts:
     """Query llama.cpp, after a first run of a prompt; the use of NextN layers is known
     without it."""
     if made.drafts_for is not None:
         return _facts_of_draft(arch, made)
-    with LlamaCpp(path, nodes=True, n_rs_seq=3) as peer:
+    with engine(path, nodes=True, n_rs_seq=3) as peer:
         api, start = peer.api, None
         decodes = api.llama_model_has_decoder(peer.model)
         if decodes and api.llama_model_has_encoder(peer.model):

@@ -1,0 +1,70 @@
+#!/usr/bin/env python3
+"""Record or compare what a published build of llama.cpp computes, newer than llama-cpp-python's.
+
+    python -m dev.record.newest record ARCH ...  # models with `newest=True`, as record_golden
+    python -m dev.record.newest check ARCH ...  # do recorded results of other models agree?
+
+Installation: the wheel of build b11739, in a folder,
+
+    pip install -t $DIR llama-cpp-py-sync==0.11739 cffi
+
+and, if `ldd --version` tells a glibc before 2.38, that of Debian trixie in the same folder (nothing
+is installed; the program starts Python again with its ld.so):
+
+    mkdir -p $DIR/apt/lists/partial && cd $DIR/apt
+    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \\
+        http://deb.debian.org/debian trixie main" > sources.list
+    OPTIONS="-o Dir::Etc::sourcelist=$PWD/sources.list -o Dir::Etc::sourceparts=- \\
+        -o Dir::State::lists=$PWD/lists -o Dir::Cache=$PWD"
+    apt-get $OPTIONS update && apt-get $OPTIONS download libc6 libstdc++6 libgcc-s1
+    for deb in *.deb; do dpkg-deb -x $deb $DIR/libc; done
+
+`--dir` or the environment variable LLAMA_CPP_NEWEST names the folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+LIBC = "libc/usr/lib/x86_64-linux-gnu"
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    p.add_argument("--dir", type=Path, default=os.environ.get("LLAMA_CPP_NEWEST"))
+    p.add_argument("command", choices=("record", "check"))
+    p.add_argument("names", nargs="+", metavar="ARCH")
+    args = p.parse_args()
+    if args.dir is None:
+        p.error("--dir or LLAMA_CPP_NEWEST must name the folder of the wheel")
+    with_its_libc(args.dir.resolve())
+    from dev.record.newest import binding
+
+    sys.path.append(str(args.dir))
+    binding.install()
+    from dev.record.newest import commands
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name in args.names:
+            getattr(commands, args.command)(name, Path(folder))
+
+
+def with_its_libc(folder: Path) -> None:
+    """Start this program again with the folder's libc, if there is one."""
+    libc, given = folder / LIBC, os.environ.get("LD_LIBRARY_PATH", "")
+    if libc.exists() and "LLAMA_CPP_LIBC" not in os.environ:
+        os.environ["LLAMA_CPP_LIBC"] = str(libc)
+        path = f"{libc}:{folder / 'llama_cpp_py_sync'}:{given}"
+        loader = str(libc / "ld-linux-x86-64.so.2")
+        rest = [sys.executable, "-m", "dev.record.newest", *sys.argv[1:]]
+        os.execv(loader, [loader, "--library-path", path, *rest])
+
+
+if __name__ == "__main__":
+    main()
