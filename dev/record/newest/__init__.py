@@ -1,2 +1,1 @@
-"""What the newest published llama.cpp (build b11739) computes, for architectures that the recorded
-reference lacks."""
+"""Results of the newest published llama.cpp, for models that need it."""

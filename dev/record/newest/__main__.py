@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Record or compare what a published build of llama.cpp computes, newer than llama-cpp-python's.
+"""Record or compare results of a published llama.cpp, build b11739.
 
     python -m dev.record.newest record ARCH ...  # models with `newest=True`, as record_golden
     python -m dev.record.newest check ARCH ...  # do recorded results of other models agree?
 
-Installation: the wheel of build b11739, in a folder,
+Installation of the wheel in a folder:
 
     pip install -t $DIR llama-cpp-py-sync==0.11739 cffi
 
-and, if `ldd --version` tells a glibc before 2.38, that of Debian trixie in the same folder (nothing
-is installed; the program starts Python again with its ld.so):
+If `ldd --version` prints a glibc before 2.38, unpack the one of Debian trixie into the same folder.
+The system does not change: the program starts Python again with the folder's ld.so.
 
     mkdir -p $DIR/apt/lists/partial && cd $DIR/apt
     echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \\
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def with_its_libc(folder: Path) -> None:
-    """Start this program again with the folder's libc, if there is one."""
+    """Start this program again if the folder has a libc."""
     libc, given = folder / LIBC, os.environ.get("LD_LIBRARY_PATH", "")
     if libc.exists() and "LLAMA_CPP_LIBC" not in os.environ:
         os.environ["LLAMA_CPP_LIBC"] = str(libc)

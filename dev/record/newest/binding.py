@@ -45,7 +45,7 @@ class Binding(ModuleType):
 
 @cache
 def _ctype(ffi: Any, kind: Any) -> Any:
-    """Return the type of ctypes for one of cffi's. Pointers to structs are only handed on."""
+    """Convert a type from cffi to ctypes. A pointer to a struct becomes a void pointer."""
     if kind.kind == "void":
         return None
     if kind.kind == "enum":
