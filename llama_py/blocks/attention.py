@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from ggml_py._moved import Former, adopt
 from ggml_py.errors import HParamsError
-from ggml_py.ops import add, clamp, concat, cont, reshape, scale, view_4d
+from ggml_py.ops import add, clamp, concat, cont, pad, reshape, scale, view_4d
 from ggml_py.tensor import Tensor
 from llama_py.blocks.functions import heads, inv_sqrt, split
 from llama_py.blocks.rope import RopeFactors, rope
@@ -201,6 +201,8 @@ def attend_within(g: GraphBuilder, qkv: QKV, il: int, how: Scores) -> Tensor:
     mask = g.inp_no_cache(g.hp.layers[il].window).kq_mask
     for t in qkv.q, qkv.k, qkv.v:
         g.expand(t)
+    if rest := mask.ne[0] - g.n_tokens:
+        qkv = QKV(qkv.q, *(pad(t, 0, 0, rest, 0) for t in (qkv.k, qkv.v)))
     return g.cb(mha(g, *qkv, mask, il, how), "kqv_out", il)
 
 

@@ -1,5 +1,5 @@
-"""Separate inputs for each layer: a token embedding plus a projection of the first layer's input
-(models/gemma3n.cpp:build_inp_per_layer, project_per_layer_inputs)."""
+"""Separate inputs for each layer: a projection of the first layer's input, alone or plus a token
+embedding (models/gemma3n.cpp:build_inp_per_layer, project_per_layer_inputs)."""
 
 from __future__ import annotations
 
@@ -31,25 +31,41 @@ class LayerGate:
         return self.post_norm(g, self.proj(g, cur), "first_prediction_out", il)
 
 
-class PerLayerInputs:
-    """n_embd   dimensions of a layer's input"""
+class ProjectedInputs:
+    """Separate inputs for each layer: a projection of the first layer's input.
+
+    n_embd   dimensions of a layer's input
+    """
 
     def __init__(self, w: Weights, hp: HParams, n_embd: int) -> None:
         self.n_embd, self.n_layer = n_embd, hp.n_layer
-        n_all = n_embd * hp.n_layer
-        self.token_embd = w.tensor("per_layer_token_embd.weight", n_all, hp.n_vocab)
-        self.proj = w.tensor("per_layer_model_proj.weight", hp.n_embd, n_all)
+        self.proj = w.tensor("per_layer_model_proj.weight", hp.n_embd, n_embd * hp.n_layer)
         self.norm = w.norm("per_layer_proj_norm", n_embd)
 
     def __call__(self, g: GraphBuilder, inp: Tensor) -> Tensor:
         """Compute all layers' inputs from inp [n_embd of the model, n_tokens]. -> [n_embd,
         n_tokens, n_layer]"""
-        selected = g.expand(self._select_rows(g))
+        return cont(permute(self.project(g, inp, "inp_per_layer"), 0, 2, 1, 3))
+
+    def project(self, g: GraphBuilder, inp: Tensor, name: str) -> Tensor:
+        """Return the normed projection of inp [n_embd of the model, n_tokens]. -> [n_embd, n_layer,
+        n_tokens]"""
         proj = scale(g.mm(self.proj, inp), inv_sqrt(inp.ne[0]))
-        proj = reshape(proj, self.n_embd, self.n_layer, g.n_tokens)
-        proj = self.norm(g, proj, "per_layer_proj")
-        both = g.cb(scale(add(proj, selected), inv_sqrt(2)), "inp_per_layer")
-        return cont(permute(both, 0, 2, 1, 3))
+        return self.norm(g, reshape(proj, self.n_embd, self.n_layer, g.n_tokens), name)
+
+
+class PerLayerInputs(ProjectedInputs):
+    """The projection plus an embedding of the token."""
+
+    def __init__(self, w: Weights, hp: HParams, n_embd: int) -> None:
+        table = "per_layer_token_embd.weight"
+        self.token_embd = w.tensor(table, n_embd * hp.n_layer, hp.n_vocab)
+        super().__init__(w, hp, n_embd)
+
+    def __call__(self, g: GraphBuilder, inp: Tensor) -> Tensor:
+        selected = g.expand(self._select_rows(g))
+        both = scale(add(self.project(g, inp, "per_layer_proj"), selected), inv_sqrt(2))
+        return cont(permute(g.cb(both, "inp_per_layer"), 0, 2, 1, 3))
 
     def _select_rows(self, g: GraphBuilder) -> Tensor:
         """Return the tokens' rows, or the padding row if the input is embeddings.

@@ -79,9 +79,9 @@ def kq_mask(
     return mask.reshape(len(streams), per_stream, n_kv)
 
 
-def ubatch_mask(ubatch: UBatch, rule: MaskRule, f16: bool) -> npt.NDArray[Any]:
-    """Return the mask [n_tokens, n_tokens] of tokens of a ubatch as bits: 0 (or -distance) for
-    visible tokens, else -inf (llm_graph_input_attn_no_cache::set_input)."""
+def ubatch_mask(ubatch: UBatch, rule: MaskRule, f16: bool, n_kv: int) -> npt.NDArray[Any]:
+    """Return the mask [n_tokens, n_kv] of tokens of a ubatch as bits: 0 (or -distance) for visible
+    tokens, else -inf, also for padding after them (llm_graph_input_attn_no_cache::set_input)."""
     hide = _HIDE_F16 if f16 else _HIDE_F32
     pos = ubatch.pos[: ubatch.n_tokens]
     first = np.array([ids[0] for ids in ubatch.seq_id])
@@ -91,7 +91,9 @@ def ubatch_mask(ubatch: UBatch, rule: MaskRule, f16: bool) -> npt.NDArray[Any]:
         hidden = hidden | (p0 > p1)
     if rule.window is not None:
         hidden = hidden | rule.window.hides(p0, p1)
-    return _distances(~hidden, p0, p1, hide.dtype) if rule.alibi else np.asarray(hidden * hide)
+    mask = _distances(~hidden, p0, p1, hide.dtype) if rule.alibi else np.asarray(hidden * hide)
+    rest = n_kv - ubatch.n_tokens
+    return np.pad(mask, ((0, 0), (0, rest)), constant_values=hide) if rest else mask
 
 
 def _by_first_seq(ubatch: UBatch, part: range) -> list[tuple[int, npt.NDArray[np.intp]]]:

@@ -80,7 +80,23 @@ class ParallelExperts:
 
 
 class Gemma4Layer:
-    def __init__(self, w: Weights, hp: Gemma4HParams, freqs: Tensor | None) -> None:
+    """Attention and feed-forward, each normed before and after, and the layer's own input.
+
+    beside     experts in parallel with the feed-forward
+    gate       the layer's own input
+    out_scale  F32 [1], a factor of the result
+    """
+
+    def __init__(
+        self,
+        w: Weights,
+        hp: SharedKVHParams,
+        freqs: Tensor | None = None,
+        *,
+        beside: ParallelExperts | None = None,
+        gate: LayerGate | None = None,
+        out_scale: Tensor | None = None,
+    ) -> None:
         n_embd, shape = hp.n_embd, hp.layers[w.il]
         self.attn_norm = w.norm("attn_norm", n_embd)
         self.attention = _attention(w, hp, freqs)
@@ -88,9 +104,7 @@ class Gemma4Layer:
         self.ffn_norm = w.norm("ffn_norm", n_embd)
         self.feed_forward = FeedForward(w, n_embd, shape.n_ff, act=GELU, name="")
         self.ffn_post_norm = w.norm("post_ffw_norm", n_embd)
-        self.beside = ParallelExperts(w, hp) if w.has("ffn_gate_inp.weight") else None
-        self.gate = LayerGate(w, n_embd, hp.n_embd_per_layer) if hp.n_embd_per_layer else None
-        self.out_scale = w.optional_tensor("layer_output_scale.weight", 1)
+        self.beside, self.gate, self.out_scale = beside, gate, out_scale
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         """Apply the layer: [n_embd, n_tokens] -> same shape, or [n_embd, n_outputs] if last."""
@@ -122,7 +136,7 @@ class Gemma4Layer:
         return self.gate(g, cur, g.outputs(mine)[0] if last else mine, il)
 
 
-def _attention(w: Weights, hp: Gemma4HParams, freqs: Tensor | None) -> NormedValues:
+def _attention(w: Weights, hp: SharedKVHParams, freqs: Tensor | None) -> NormedValues:
     """Declare the attention of the layer of w."""
     shape, own = hp.layers[w.il], hp.kv_layer(w.il) == w.il
     qkv = RowProjections(w, hp.n_embd, shape, bias=False, needed="qk" if own else "q")
@@ -155,7 +169,16 @@ class Gemma4(SharedKVDecoder):
             self.freqs = w.tensor("rope_freqs.weight", hp.n_embd_head_k // 2)
 
     def layer(self, w: Weights, il: int) -> Gemma4Layer:
-        return Gemma4Layer(w, self.hp, self._freqs(il))
+        hp = self.hp
+        n, experts = hp.n_embd_per_layer, w.has("ffn_gate_inp.weight")
+        return Gemma4Layer(
+            w,
+            hp,
+            self._freqs(il),
+            beside=ParallelExperts(w, hp) if experts else None,
+            gate=LayerGate(w, hp.n_embd, n) if n else None,
+            out_scale=w.optional_tensor("layer_output_scale.weight", 1),
+        )
 
     def _freqs(self, il: int) -> Tensor | None:
         return None if self.hp.swa_layers[il] else self.freqs

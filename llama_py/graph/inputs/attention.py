@@ -111,7 +111,8 @@ def _mask_ne(params: GraphParams, mctx: KVCacheContext) -> tuple[int, int, int, 
 class InputAttnNoCache:
     """Mask of attention within a ubatch (llm_graph_input_attn_no_cache).
 
-    kq_mask  [n_tokens, n_tokens], F16 for flash attention, else F32
+    kq_mask  [n_kv, n_tokens], F16 for flash attention, else F32; n_kv is n_tokens rounded up to the
+             model's `within_step`
     """
 
     def __init__(self, params: GraphParams, window: Window | None) -> None:
@@ -120,14 +121,16 @@ class InputAttnNoCache:
         self.rule = MaskRule(params.cparams.causal_attn, window, alibi)
         mask_type = F16 if params.cparams.flash_attn else F32
         name = "self_kq_mask" if window is None else ""
-        self.kq_mask = new_input(name, mask_type, n_tokens, n_tokens, 1, 1)
+        step = params.hparams.within_step
+        self.kq_mask = new_input(name, mask_type, -(-n_tokens // step) * step, n_tokens, 1, 1)
 
     def set_input(self, ubatch: UBatch) -> None:
         if self.kq_mask.buffer is not None:
-            write(self.kq_mask, ubatch_mask(ubatch, self.rule, self.kq_mask.type is F16))
+            f16, n_kv = self.kq_mask.type is F16, self.kq_mask.ne[0]
+            write(self.kq_mask, ubatch_mask(ubatch, self.rule, f16, n_kv))
 
     def can_reuse(self, params: GraphParams) -> bool:
-        return self.kq_mask.ne[0] == params.ubatch.n_tokens
+        return self.kq_mask.ne[1] == params.ubatch.n_tokens
 
 
 class InputCross:
