@@ -180,14 +180,27 @@ class Experts:
         """Route tokens and sum the chosen experts' results: [n_embd, n_tokens] -> same shape.
 
         logits  [n_expert, n_tokens] of the router, unless it computes them from `cur`"""
+        ids, weights = self.choose(g, self.route(g, cur, il) if logits is None else logits, il)
+        return self.combine(g, self.compute(g, cur, ids, weights, il), weights, il)
+
+    def choose(self, g: GraphBuilder, logits: Tensor, il: int) -> tuple[Tensor, Tensor]:
+        """Return the chosen experts, I32 [n_used, n_tokens], and weights [1, n_used, n_tokens]."""
+        probs, ids = self._select(g, logits, il)
+        return ids, g.expand(self._weights(g, probs, ids, il))
+
+    def compute(
+        self, g: GraphBuilder, cur: Tensor, ids: Tensor, weights: Tensor, il: int
+    ) -> Tensor:
+        """Compute each chosen expert's result: [n_embd, n_tokens] -> [n_embd, n_used, n_tokens]."""
         n_embd, n_tokens = cur.ne[:2]
-        probs, ids = self._select(g, self.route(g, cur, il) if logits is None else logits, il)
-        weights = g.expand(self._weights(g, probs, ids, il))
         cur = reshape(cur, n_embd, 1, n_tokens)
         if self.weighing.before:
             cur = mul(repeat_4d(cur, n_embd, self.n_used, n_tokens, 1), weights)
             g.cb(cur, "ffn_moe_weighted", il)
-        experts = self.down(g, self._compute_hidden(g, cur, ids, il), ids, "ffn_moe_down", il)
+        return self.down(g, self._compute_hidden(g, cur, ids, il), ids, "ffn_moe_down", il)
+
+    def combine(self, g: GraphBuilder, experts: Tensor, weights: Tensor, il: int) -> Tensor:
+        """Sum the weighted results: [n_embd, n_used, n_tokens] -> [n_embd, n_tokens]."""
         if not self.weighing.before:
             experts = g.cb(mul(experts, weights), "ffn_moe_weighted", il)
         return self._sum(g, g.expand(experts), il)

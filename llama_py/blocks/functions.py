@@ -55,12 +55,17 @@ def times_by_head(x: Tensor, gate: Tensor) -> Tensor:
 
 
 def scale_by_position(
-    g: GraphBuilder, q: Tensor, length: int, factor: float, offset: float = 0.0
+    g: GraphBuilder,
+    q: Tensor,
+    length: int,
+    factor: float,
+    offset: float = 0.0,
+    by: type[InputAttnTemp] = InputAttnTemp,
 ) -> Tensor:
-    """Scale queries [d, n_head, n_tokens] by position, in steps of `length`."""
+    """Scale queries [d, n_head, n_tokens] by position, by default in steps of `length`."""
 
     def make() -> InputAttnTemp:
-        return g.add_input(InputAttnTemp(length, factor, offset, g.n_tokens))
+        return g.add_input(by(length, factor, offset, g.n_tokens))
 
     return mul(q, g.shared("attn_temp", make).attn_scale)
 

@@ -1,4 +1,5 @@
-"""Attention with gated results of heads (shared by models/afmoe.cpp and muse-glimmer.cpp)."""
+"""Attention with gated results of heads (shared by models/afmoe.cpp, muse-glimmer.cpp
+and others)."""
 
 from __future__ import annotations
 
@@ -25,9 +26,17 @@ class GatedHeads(Attention):
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         gate = g.cb(self.gate(g, cur), "attn_gate_proj", il)
         qkv = self.normalize_heads(g, self.project(g, cur, il), il)
-        cur = g.cb(self.attend(g, qkv, il), "attn_out", il)
-        cur = g.cb(mul(cur, g.cb(sigmoid(gate), "attn_gate_sig", il)), "attn_gated", il)
-        return g.cb(self.output(g, cur), self.name, il)
+        cur = self.normalize_result(g, g.cb(self.attend(g, qkv, il), "attn_out", il), il)
+        gate = g.cb(self.activate_gate(gate), "attn_gate_sig", il)
+        return g.cb(self.output(g, g.cb(mul(cur, gate), "attn_gated", il)), self.name, il)
+
+    def normalize_result(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
+        """Return the joined results of heads before the gate: [d * n_head, n_tokens]."""
+        return cur
+
+    def activate_gate(self, gate: Tensor) -> Tensor:
+        """Return the factors of results: [d * n_head, n_tokens] -> same shape."""
+        return sigmoid(gate)
 
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         return (qkv.q, qkv.k) if g.hp.layers[il].rope is None else super().place(g, qkv, il)

@@ -83,12 +83,17 @@ class LatentExperts:
         routed = cur if self.down is None else self.down(g, cur)
         moe = self.experts(g, routed, il, self.experts.route(g, cur, il))
         if self.up is not None:
-            moe = yield moe
-            if self.norm is not None:
-                moe = self.norm(g, moe, il=il)
-            if self.n_routed < moe.ne[0]:
-                moe = cont(view(moe, (self.n_routed, moe.ne[1]), (moe.ne[0],), self.first))
-            moe = self.up(g, moe)
+            moe = self.project_back(g, (yield moe), il)
         if self.shared is not None:
             moe = add(moe, self.shared(g, cur, il))
         return g.cb(moe, "ffn_out", il)
+
+    def project_back(self, g: GraphBuilder, moe: Tensor, il: int) -> Tensor:
+        """Norm the experts' sum, if there is a norm, and project this device's dimensions back:
+        [n_expert_latent, n_tokens] -> [n_embd, n_tokens]."""
+        assert self.up is not None
+        if self.norm is not None:
+            moe = self.norm(g, moe, il=il)
+        if self.n_routed < moe.ne[0]:
+            moe = cont(view(moe, (self.n_routed, moe.ne[1]), (moe.ne[0],), self.first))
+        return self.up(g, moe)

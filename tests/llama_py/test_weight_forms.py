@@ -108,6 +108,8 @@ ONE_FORM = [
     "pockettts-dense",
     "codeshell-dense",
     "qwen3tts-dense",
+    "muse-spark-moe",
+    "muse-spark-joint",
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -148,12 +149,25 @@ class InputAttnTemp:
         self.attn_scale = new_input("inp_attn_scale", F32, 1, 1, n_tokens)
 
     def set_input(self, ubatch: UBatch) -> None:
-        pos = ubatch.pos[: ubatch.n_tokens].astype(np.float32) + np.float32(self.offset)
-        steps = np.floor(pos / np.float32(self.length))
-        write(self.attn_scale, (np.log(steps + 1) * self.scale + 1).astype(np.float32))
+        found = self.factors(ubatch.pos[: ubatch.n_tokens])
+        write(self.attn_scale, found.astype(np.float32))
+
+    def factors(self, pos: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the factors at integer positions (n,)."""
+        shifted = pos.astype(np.float32) + np.float32(self.offset)
+        steps = np.floor(shifted / np.float32(self.length))
+        found: npt.NDArray[Any] = np.log(steps + 1) * self.scale + 1
+        return found
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.attn_scale.ne[2] == params.ubatch.n_tokens
+
+
+class InputAttnPower(InputAttnTemp):
+    """The factor (1 + (pos + offset) / length) ^ scale, rounded once."""
+
+    def factors(self, pos: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return (1 + (pos + self.offset) / self.length) ** float(np.float32(self.scale))
 
 
 class InputOutIds:
