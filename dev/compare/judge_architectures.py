@@ -6,7 +6,8 @@ docs/judged.md. Needs llama-cpp-python and an OpenCL device: pip install '.[pari
     python -m dev.compare.judge_architectures ARCH ...   # these; the other rows stay
     python -m dev.compare.judge_architectures --new      # those without a row
 
-Each tiny model has a process of its own.
+Each tiny model has a process of its own. Models that need a later llama.cpp (`Tiny.newest`):
+`python -m dev.record.newest judge ARCH ...`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ HEAD = """# Conformance of architectures
 llama-py's results for each architecture, compared with llama.cpp's (llama-cpp-python 0.3.36, in one
 process), and with its own for other splits of the batch. The table shows the worst of each
 architecture's [tiny models](../llama_py/models/README.md)
-(`python -m dev.compare.judge_architectures`).
+(`python -m dev.compare.judge_architectures`). Architectures that llama.cpp added later are compared
+with its build b11739 (`python -m dev.record.newest judge`).
 
 * **nodes**: runs whose node lists are llama.cpp's, name for name, shape for shape, of all: a prompt
   and a token, with flash attention and without, several sequences, and other features of the model
@@ -76,7 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     results = {arch: found for arch, found in results.items() if arch in known_architectures()}
     for arch, variant in tiny.every():
         there = variant in results.get(arch, {})
-        if (args.archs and arch not in args.archs) or (args.new and there):
+        skipped = tiny.find(arch, variant).newest or (args.new and there)
+        if skipped or (args.archs and arch not in args.archs):
             continue
         found = apart(arch, variant)
         print(f"{arch} {variant}: {found}", flush=True)

@@ -62,10 +62,13 @@ class Judged:
     opencl: float = math.nan
 
 
-def judge(arch: str, variant: str, types: Sequence[str] = QUANTIZED) -> Judged:
+def judge(
+    arch: str, variant: str, types: Sequence[str] = QUANTIZED, engine: type[LlamaCpp] = LlamaCpp
+) -> Judged:
     """Run every check; needs llama-cpp-python and an OpenCL device.
 
-    types  tested types of QUANTIZED
+    types   tested types of QUANTIZED
+    engine  the engine to compare with
     """
     found = Judged()
     with tempfile.TemporaryDirectory() as folder:
@@ -76,17 +79,17 @@ def judge(arch: str, variant: str, types: Sequence[str] = QUANTIZED) -> Judged:
             return found
         if made.drafts_for is not None:
             tiny.write(*made.drafts_for, Path(folder))
-        facts = steady(path, made, facts_of(arch, path, made))[0]
+        facts = steady(path, made, facts_of(arch, path, made, engine), engine)[0]
         wanted = runs.wanted(made, facts)
-        on_f32 = Beside(path, made, facts)
+        on_f32 = Beside(path, made, facts, engine)
         for name in wanted:
             on_f32.run(name, found)
         found.f32 = on_f32.worst
         for kind in types:
             out = path.with_name(f"{kind}.gguf")
-            error = quantized(path, out, kind, made, facts, wanted)
+            error = quantized(path, out, kind, made, facts, wanted, engine)
             setattr(found, kind[:2].lower(), error)
-        on_opencl = Beside(path, made, facts, "opencl")
+        on_opencl = Beside(path, made, facts, engine, "opencl")
         on_opencl.run(next(name for name in wanted if is_exact(name)), Judged())
         found.opencl = on_opencl.worst
         if continues(made, facts):
@@ -100,9 +103,16 @@ class Beside:
     worst  largest NMSE of all runs
     """
 
-    def __init__(self, path: Path, made: tiny.Tiny, facts: runs.Facts, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        path: Path,
+        made: tiny.Tiny,
+        facts: runs.Facts,
+        engine: type[LlamaCpp],
+        device: str = "cpu",
+    ) -> None:
         target = target_of(path, made)
-        self.theirs = runs.Case(made, facts, lambda **how: LlamaCpp(path, target=target, **how))
+        self.theirs = runs.Case(made, facts, lambda **how: engine(path, target=target, **how))
         self.ours = runs.Case(made, facts, lambda **how: Ours(path, device, target=target, **how))
         self.worst = math.nan
 
@@ -124,7 +134,13 @@ class Beside:
 
 
 def quantized(
-    path: Path, out: Path, kind: str, made: tiny.Tiny, facts: runs.Facts, wanted: Iterable[str]
+    path: Path,
+    out: Path,
+    kind: str,
+    made: tiny.Tiny,
+    facts: runs.Facts,
+    wanted: Iterable[str],
+    engine: type[LlamaCpp],
 ) -> float:
     """Quantize a file. Return the NMSE of a prompt's last row and two more, or of embeddings. It is
     the median of several prompts, since 8-bit activations may change the selected experts. If a
@@ -132,8 +148,8 @@ def quantized(
     quantize(str(path), str(out), Wishes(type=file_type(kind)), "", (), (), False, True, 1)
     names = [name for name in wanted if is_exact(name)]
     found = []
-    for chosen in steady(out, made, facts, N_PROMPTS, ROUGH):
-        both = Beside(out, made, chosen)
+    for chosen in steady(out, made, facts, engine, N_PROMPTS, ROUGH):
+        both = Beside(out, made, chosen, engine)
         for name in names:
             both.run(name, Judged())
         found.append(both.worst)
@@ -146,7 +162,12 @@ def is_exact(name: str) -> bool:
 
 
 def steady(
-    path: Path, made: tiny.Tiny, facts: runs.Facts, n: int = 1, most: float = STABLE
+    path: Path,
+    made: tiny.Tiny,
+    facts: runs.Facts,
+    engine: type[LlamaCpp] = LlamaCpp,
+    n: int = 1,
+    most: float = STABLE,
 ) -> list[runs.Facts]:
     """Return facts with stable tokens: rounding does not change their experts or attended tokens
     in llama.cpp. These are the first n seeds whose rows change by at most `most`, or the seeds
@@ -155,7 +176,7 @@ def steady(
     target = target_of(path, made)
     while len(tried) < MAX_SEEDS and sum(found <= most for found, _ in tried) < n:
         seeded = replace(facts, seed=len(tried))
-        case = runs.Case(made, seeded, lambda **how: LlamaCpp(path, target=target, **how))
+        case = runs.Case(made, seeded, lambda **how: engine(path, target=target, **how))
         tried.append((runs.instability(case), seeded.seed))
     return [replace(facts, seed=seed) for _, seed in sorted(tried)[:n]]
 

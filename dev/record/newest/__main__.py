@@ -3,6 +3,7 @@
 
     python -m dev.record.newest record ARCH ...  # models with `newest=True`, as record_golden
     python -m dev.record.newest check ARCH ...  # do recorded results of other models agree?
+    python -m dev.record.newest judge ARCH ...  # rows of docs/judged.md; needs an OpenCL device
 
 Installation of the wheel in a folder:
 
@@ -38,7 +39,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("--dir", type=Path, default=os.environ.get("LLAMA_CPP_NEWEST"))
-    p.add_argument("command", choices=("record", "check"))
+    p.add_argument("command", choices=("record", "check", "judge"))
     p.add_argument("names", nargs="+", metavar="ARCH")
     args = p.parse_args()
     if args.dir is None:

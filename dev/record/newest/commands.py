@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 
 from dev import tiny_models as tiny
+from dev.compare import judge_architectures
 from dev.record import record_golden
+from dev.record.golden import judge as judging
 from dev.record.golden import runs, store
 from dev.record.newest.engine import Newest
 from ggml_py.inspection.dump import diff
@@ -42,6 +45,17 @@ def check(arch: str, folder: Path) -> None:
                     for key, x in found.values.items()
                 )
             print(f"{arch} {variant} {run}: {said}", flush=True)
+
+
+def judge(arch: str, folder: Path) -> None:
+    """Write the architecture's row of docs/judged.md."""
+    results = json.loads(judge_architectures.DATA.read_text(encoding="utf-8"))
+    results[arch] = {
+        variant: judging.stored(judging.judge(arch, variant, engine=Newest))
+        for variant in variants(arch)
+    }
+    judge_architectures.write(results)
+    print(f"{arch}: {results[arch]}", flush=True)
 
 
 def variants(arch: str) -> list[str]:
