@@ -3,17 +3,19 @@
 
     python -m dev.torture.soak_server -m MODEL.gguf --minutes 120
 
-Honest clients repeat their requests, each from its own loopback address (Linux). Hostile clients
+Honest clients repeat their requests, each from its own loopback address (Linux) and with its own
+number of tokens (--tokens). Hostile clients
 (load/rude.py) join from another process and address. They stop for --control seconds after every
---every minutes: the speed of a shared machine drifts, so requests are compared with the honest
-clients' own requests before and after. Prints for each part: requests of each type, statuses,
-memory, and times: of /health, between two tokens, and of a response as a multiple of the median
-without hostile clients.
+--every minutes: the speed of a shared machine drifts, so requests are compared with the same
+client's own requests before and after. Prints for each part: requests of each type, statuses,
+memory, and times: of /health, between two tokens, and of a response as a multiple of that client's
+median without hostile clients.
 
 The exit code is 1 if an honest request fails, has another response, or takes more than --most times
 that median; if the server ends, responds with 5xx to a client's fault, or exceeds its memory
 budget; if a slot remains busy without clients, or if SIGTERM takes more than a second longer than
---timeout-stop. The last lines count the requests beyond --most with and without hostile clients.
+--timeout-stop. The last lines count the requests beyond --most, for each client and in all, with
+and without hostile clients.
 """
 
 from __future__ import annotations
@@ -46,7 +48,6 @@ LONGEST = "30"  # seconds of a response: a client may ask for 500 prompts, or fo
 STOP = 1  # --timeout-stop
 BODIES = 128  # MiB of all bodies at once, the default of --max-bodies
 COPIES = 6  # of a body, while it is received, joined, decoded, parsed and tokenized
-N_TOKENS = 24  # of an honest response
 HOSTILE = "127.0.0.200"
 
 
@@ -59,6 +60,9 @@ def main() -> int:
     parser.add_argument("--every", type=float, default=5, help="minutes of a part")
     parser.add_argument("--control", type=float, default=20, help="seconds without hostile clients")
     parser.add_argument("--good", type=int, default=4, help="honest clients")
+    parser.add_argument(
+        "--tokens", default="24,48,96,192", help="of each honest client's response, in turn"
+    )
     parser.add_argument("--rude", type=int, default=8, help="hostile clients")
     parser.add_argument("--most", type=float, default=2, help="multiple of the median time")
     parser.add_argument("--threads", type=int, default=1, help="of the server; fewer than cores")
@@ -87,6 +91,9 @@ def main() -> int:
     return bool(faults)
 
 
+Wait = tuple[int, float]  # the client's number, the seconds of its request
+
+
 class Soak:
     """All clients at once, until the time is up."""
 
@@ -94,8 +101,9 @@ class Soak:
         self.url, self.args, self.start, self.until = url, args, time.monotonic(), 0.0
         self.seen: Counter[str] = Counter()
         self.faults: list[str] = []
-        self.health, self.gaps, self.waits = list[float](), list[float](), list[float]()
-        self.controls, self.parts = list[list[float]](), list[list[float]]()
+        self.health, self.gaps, self.waits = list[float](), list[float](), list[Wait]()
+        self.controls, self.parts = list[list[Wait]](), list[list[Wait]]()
+        self.n_tokens = [int(n) for n in args.tokens.split(",")]
         self.server, self.peak, self.expected = server_process(url), 0.0, list[list[list[int]]]()
         self.budget = 0.0
 
@@ -105,8 +113,8 @@ class Soak:
             watch = await stack.enter_async_context(_client(self.url, 1))
             for i, client in enumerate(clients):
                 # A processed and a cached prompt may differ in the rounding of quantized models.
-                self.expected.append([(await _asked(client, i)).ids for _ in range(2)])
-            alone = [await _seconds(_asked(clients[0], 0)) for _ in range(20)]
+                self.expected.append([(await self._asked(client, i)).ids for _ in range(2)])
+            alone = [await _seconds(self._asked(clients[0], 0)) for _ in range(20)]
             print(f"one client alone: median {median(alone):.3f} s", flush=True)
             self.controls.append(await self._control(clients))
             self.budget = self._memory() + self.args.cache_ram + COPIES * BODIES
@@ -135,8 +143,12 @@ class Soak:
     def _all(self) -> range:
         return range(self.args.good)
 
-    async def _control(self, clients: list[httpx.AsyncClient]) -> list[float]:
-        """Measure honest requests without hostile clients; return their seconds."""
+    async def _asked(self, client: httpx.AsyncClient, i: int) -> Answer:
+        n = self.n_tokens[i % len(self.n_tokens)]
+        return await ask(client, range(300 + 50 * i, 340 + 50 * i), n)
+
+    async def _control(self, clients: list[httpx.AsyncClient]) -> list[Wait]:
+        """Measure honest requests without hostile clients."""
         self.waits, n_gaps = [], len(self.gaps)
         self.until = time.monotonic() + self.args.control
         await asyncio.gather(*(self._good(client, i) for i, client in enumerate(clients)))
@@ -164,13 +176,13 @@ class Soak:
         while time.monotonic() < self.until:
             start = time.monotonic()
             try:
-                answer = await _asked(client, i)
+                answer = await self._asked(client, i)
             except (httpx.HTTPError, RuntimeError) as e:
                 self.faults.append(f"{self._minute()}: an honest request failed: {e!r}")
                 await asyncio.sleep(0.2)
                 continue
             self.seen["honest"] += 1
-            self.waits.append(time.monotonic() - start)
+            self.waits.append((i, time.monotonic() - start))
             self.gaps += answer.between
             if answer.ids not in self.expected[i]:
                 self.faults.append(f"{self._minute()}: another response: {answer.ids}")
@@ -204,10 +216,11 @@ class Soak:
 
     def _compare(self) -> None:
         """Print the last part, as multiples of the median of the controls around it."""
-        base, waits = self._base(len(self.parts) - 1), self.parts[-1]
-        late = [seconds / base for seconds in waits if seconds > self.args.most * base]
-        if late:
-            what = f"{len(late)} of {len(waits)} honest requests took more than {self.args.most}"
+        base = self._base(len(self.parts) - 1)
+        multiples = [seconds / base[i] for i, seconds in self.parts[-1]]
+        if late := [multiple for multiple in multiples if multiple > self.args.most]:
+            what = f"{len(late)} of {len(multiples)} honest requests took more than "
+            what += f"{self.args.most}"
             self.faults.append(f"{self._minute()}: {what} times as long, at most {max(late):.1f}")
         seen = ", ".join(f"{what} {n}" for what, n in self.seen.most_common())
         has = f"{self.server.num_threads()} threads, {self.server.num_fds()} files"
@@ -215,34 +228,43 @@ class Soak:
             f"{self._minute()}: at most {self.peak:.0f} of {self.budget:.0f} MiB, {has}; ", end=""
         )
         print(f"{seen}; faults {len(self.faults)}")
-        print(f"    honest clients alone: median {base:.3f} s")
+        medians = ", ".join(f"{seconds:.3f}" for seconds in base.values())
+        print(f"    honest clients alone: medians {medians} s")
         for what, found, unit in (
             ("/health", self.health, "s"),
             ("a token", self.gaps, "s"),
-            ("a response", [seconds / base for seconds in waits], "times the median"),
-            ("the same, without", [s / base for s in self.controls[-1]], "times the median"),
+            ("a response", multiples, "times the median"),
+            ("the same, without", [s / base[i] for i, s in self.controls[-1]], "times the median"),
         ):
             print(f"    {what}: {_times(found)} {unit}")
         self.gaps.clear()
         self.health.clear()
         sys.stdout.flush()
 
-    def _base(self, part: int) -> float:
-        """Return the median seconds without hostile clients before and after a part."""
-        return median([*self.controls[part], *self.controls[part + 1]])
+    def _base(self, part: int) -> dict[int, float]:
+        """Return each client's median seconds without hostile clients before and after a part."""
+        around = [*self.controls[part], *self.controls[part + 1]]
+        return {i: median(s for client, s in around if client == i) for i in self._all}
 
     def _tell_all(self) -> None:
-        parts = [s / self._base(i) for i, waits in enumerate(self.parts) for s in waits]
-        controls = [
-            s / self._base(min(max(i - side, 0), len(self.parts) - 1))
-            for i, waits in enumerate(self.controls)
-            for side in (0, 1)
-            for s in waits
-        ]
+        parts, controls = list[Wait](), list[Wait]()
+        for no in range(len(self.parts)):
+            base = self._base(no)
+            parts += [(i, s / base[i]) for i, s in self.parts[no]]
+            around = [*self.controls[no], *self.controls[no + 1]]
+            controls += [(i, s / base[i]) for i, s in around]
         for what, found in (("with hostile clients", parts), ("without, twice each", controls)):
-            n = sum(x > self.args.most for x in found)
-            print(f"{what}: {_times(found)} times the median; {n} of {len(found)} took ", end="")
-            print(f"more than {self.args.most} times as long", flush=True)
+            for i in self._all:
+                n_tokens = self.n_tokens[i % len(self.n_tokens)]
+                self._tell(f"{what}, {n_tokens} tokens", [x for who, x in found if who == i])
+            self._tell(what, [x for _, x in found])
+
+    def _tell(self, what: str, multiples: list[float]) -> None:
+        n = sum(x > self.args.most for x in multiples)
+        print(
+            f"{what}: {_times(multiples)} times the median; {n} of {len(multiples)} took ", end=""
+        )
+        print(f"more than {self.args.most} times as long", flush=True)
 
     def _minute(self) -> str:
         return f"{(time.monotonic() - self.start) / 60:.1f} min"
@@ -270,10 +292,6 @@ def _client(url: str, no: int) -> httpx.AsyncClient:
     """Return a client with the loopback address 127.0.0.`no`."""
     transport = httpx.AsyncHTTPTransport(local_address=f"127.0.0.{no}")
     return httpx.AsyncClient(base_url=url, timeout=300, transport=transport)
-
-
-async def _asked(client: httpx.AsyncClient, i: int) -> Answer:
-    return await ask(client, range(300 + 50 * i, 340 + 50 * i), N_TOKENS)
 
 
 def _times(found: list[float]) -> str:
