@@ -136,6 +136,7 @@ def app(
     public = [prefix + path for path in (*PUBLIC, *vertex.health_paths())]
     prompts = [path for path, handler in POST.items() if handler in COMPUTE]
     large = [prefix + path for path in (*prompts, *vertex.predict_paths())]
+    sees = pool.several or pool.single_entry.sees
     clients: dict[str, Client] = {}
     middleware = [
         Middleware(HostCheck, listen=listen),
@@ -145,9 +146,9 @@ def app(
         Middleware(RequestLimit, most=listen.max_connections, public=public),
         Middleware(
             BodyLimit,
-            most=listen.max_body << 20,
+            most=listen.bytes_per_body(sees),
             seconds=listen.timeout_read,
-            together=listen.bytes_together(),
+            together=listen.bytes_together(sees),
             large=large,
         ),
     ]

@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -243,11 +243,15 @@ class Loader:
         if self.pool.several:
             gc.enable()  # models are loaded and unloaded
             session.tell(f"ready: {len(self.pool.entries)} models")
-        ticking = asyncio.ensure_future(self._tick(app))
+        from llama_py_server.wire.memory import GarbageCollector
+
+        collector = GarbageCollector()
+        ticking = asyncio.ensure_future(self._tick(app, collector.tick))
         try:
             yield
         finally:
             ticking.cancel()
+            collector.close()
             await self._close()
 
     async def _close(self) -> None:
@@ -259,9 +263,10 @@ class Loader:
                 return
             await asyncio.sleep(0.02)
 
-    async def _tick(self, app: Starlette) -> None:
+    async def _tick(self, app: Starlette, collect: Callable[[], None]) -> None:
         while True:
             await asyncio.sleep(TICK)
+            collect()
             self.pool.tick()
             app.state.streams.sweep()
 

@@ -113,7 +113,11 @@ class ListenParams(Params):
         check=integers(0),
     )
     max_body: int = option(
-        64, "--max-body", "maximum MiB per request", check=_POSITIVE, metavar="MIB"
+        0,
+        "--max-body",
+        "maximum MiB per request (0: 64 if a model may take images, 16 otherwise)",
+        check=integers(0),
+        metavar="MIB",
     )
     max_bodies: int = option(
         0,
@@ -156,9 +160,13 @@ class ListenParams(Params):
         check=integers(-1),
     )
 
-    def bytes_together(self) -> int:
+    def bytes_per_body(self, sees: bool) -> int:
+        """Return the limit of the bytes of one request body; sees: a model may take images."""
+        return (self.max_body or (64 if sees else 16)) << 20
+
+    def bytes_together(self, sees: bool) -> int:
         """Return the limit of the total bytes of all request bodies: at least one body."""
-        one = self.max_body << 20
+        one = self.bytes_per_body(sees)
         return max(self.max_bodies << 20 or min(2 * one, host.memory()[1] // 16), one)
 
     def keys(self) -> tuple[str, ...]:

@@ -146,8 +146,9 @@ class StepLayout:
             self._fill(i)
 
     def settle(self) -> None:
-        """Drop data that is needed only to build entries and blocks."""
-        self.ranges, self.scratch = [], []
+        """Drop data that is needed only to build a program: thousands of objects, which every
+        garbage collection would scan."""
+        self.placed, self.entries, self.ranges, self.scratch = [], [], [], []
 
     def rest(self) -> None:
         """Return scratch pages to the OS after a run, unless the program runs often."""

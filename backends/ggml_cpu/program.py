@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from time import perf_counter_ns, time_ns
@@ -16,7 +17,7 @@ from ggml_cpu.driver import ENTRY_WORDS, MEET, OWN
 from ggml_cpu.executor import Executor
 from ggml_cpu.faults import BLOCK, FAULT, FOUND, INDEX, LIMIT, new_record
 from ggml_cpu.kernel import Kernel
-from ggml_cpu.layout import StepEntry, StepLayout
+from ggml_cpu.layout import StepLayout
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import WORDS
 from ggml_cpu.recorded import RecordedTimes
@@ -59,18 +60,23 @@ class CPUProgram:
         self._layout = layout = StepLayout(self.steps, self.executor.n_threads, often)
         layout.blocks[:, FAULT] = self._faults.ctypes.data
         self._bounds = _bounds(layout, self._faults) if CHECKED else None
-        layout.settle()
         n = len(layout.entries)
         phase = phases(layout.entries, layout.private) if often else list(range(n))
         order = sorted(range(n), key=phase.__getitem__)
         ends = [a for a, b in pairwise(order) if phase[a] != phase[b]] + order[-1:]
         self._entries = self._link(self._addresses, order, set(ends))
-        self.labels = [self._label(layout.entries[i]) for i in order]
         self.n_barriers = len(ends) if self.executor.n_threads > 1 else 0
         self._slices = self._cut(order, set(ends))
+        entries = [layout.entries[i] for i in order]
+        self._step_of_entry = array("l", [e.step for e in entries])
+        self._kernel_of_entry = [e.kernel.name for e in entries]
+        layout.settle()
 
-    def _label(self, entry: StepEntry) -> tuple[Tensor, str]:
-        return self.steps[entry.step].node, entry.kernel.name
+    @property
+    def labels(self) -> list[tuple[Tensor, str]]:
+        """The node and the kernel's name of each entry, in the order of a run."""
+        named = zip(self._step_of_entry, self._kernel_of_entry, strict=True)
+        return [(self.steps[i].node, kernel) for i, kernel in named]
 
     def _link(
         self, addresses: dict[str, int], order: list[int], ends: set[int]

@@ -46,7 +46,7 @@ from dev.compare.load.servers import ours, running, server_process
 MAY_NOT = {"500", "silence"}  # results that a client must never get
 LONGEST = "30"  # seconds of a response: a client may ask for 500 prompts, or for no end
 STOP = 1  # --timeout-stop
-BODIES = 128  # MiB of all bodies at once, the default of --max-bodies
+BODIES = 32  # MiB of all bodies at once, the default of --max-bodies for text
 COPIES = 6  # of a body, while it is received, joined, decoded, parsed and tokenized
 HOSTILE = "127.0.0.200"
 
@@ -270,11 +270,11 @@ class Soak:
         return f"{(time.monotonic() - self.start) / 60:.1f} min"
 
     def _memory(self) -> float:
-        """Return the resident MiB of the server and its children."""
+        """Return the MiB of the server and its children, which share some of it (PSS)."""
         found = 0
         for process in (self.server, *self.server.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):
-                found += process.memory_info().rss
+                found += process.memory_full_info().pss
         return found / 2**20
 
     async def _stop(self) -> None:

@@ -28,6 +28,7 @@ from ggml_py.tensor import Tensor
 
 Found = dict[str, tuple[Tensor, ...]]
 Readers = Callable[[Tensor, str], list[Tensor]]
+NO_USES = Uses(())
 
 _LINE = re.compile(r"(\w+)([!*+]?) = (\w+)\((~?\w+(?:, ~?\w+)*)\)")
 
@@ -174,7 +175,7 @@ class Match:
 
     def settle(self) -> None:
         """Release the readers of values, which are no longer needed once the step exists."""
-        self.uses = Uses(())
+        self.uses = NO_USES
 
     def __getitem__(self, name: str) -> Tensor:
         """Return the tensor of that name; of several, the last."""

@@ -13,6 +13,7 @@ import pytest
 import llama_py
 from ggml_cpu.backend import CPUDevice
 from ggml_cpu.barriers import phases
+from ggml_cpu.driver import OWN
 from ggml_cpu.layout import StepLayout
 from ggml_cpu.private import ELEMENTS, trace
 from ggml_cpu.program import OFTEN, CPUProgram
@@ -199,6 +200,11 @@ def test_every_number_of_threads_gives_the_same(name: str) -> None:
             np.testing.assert_array_equal(run(), want)
 
 
+def own_steps(program: CPUProgram) -> list[int]:
+    """Steps that each thread runs alone."""
+    return [i for i, e in zip(program._step_of_entry, program._entries, strict=True) if e[3] & OWN]
+
+
 def counted(name: str, n_threads: int = 4) -> tuple[int, int]:
     """Barriers, and steps."""
     build, shapes = PROGRAMS[name]
@@ -239,7 +245,7 @@ def test_results_and_what_is_there_in_the_end_are_not_private() -> None:
 
     y, program, run = planned(build, 3, (50, 2))
     result = run()
-    own = [program.steps[e.step].node for e in program._layout.entries if e.own]
+    own = [program.steps[i].node for i in own_steps(program)]
     assert own and seen[0] not in own and y not in own
     x = -get_tensor(seen[0])
     np.testing.assert_allclose(result, (1 / (1 + np.exp(-1 / (1 + np.exp(-x)))) - x) ** 2, 1e-5)
@@ -329,9 +335,8 @@ def test_a_step_of_every_thread_has_the_scratch_of_one_that_runs_alone() -> None
 
     _, program, _ = planned(build, 2, (32, 1, 4, 1), (32, 12, 2, 1))
     layout = program._layout
-    (own,) = {e.step for e in layout.entries if program.steps[e.step].node.op == "FLASH_ATTN_EXT"}
-    attention = program.steps[own]
-    assert layout.placed[own].own
+    (attention,) = [s for s in program.steps if s.node.op == "FLASH_ATTN_EXT"]
+    assert program.steps.index(attention) in own_steps(program)
     alone, shared = (attention.kernel.scratch(attention.node, n)[1] for n in (1, 2))
     assert layout.local_bytes >= alone > shared
 

@@ -10,7 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from llama_py_server.models.summary import ModelSummary, summarize
 from llama_py_server.stream.replay import saved_stream
-from llama_py_server.wire.body import read_json, text
+from llama_py_server.wire.body import read_body, read_json, text
 from llama_py_server.wire.clients import unless_gone
 from llama_py_server.wire.errors import invalid
 
@@ -51,7 +51,7 @@ async def lease(request: Request, pool: ModelPool) -> Lease[ServedModel] | None:
     future = pool.models.acquire(entry.name)
     if future.done():
         return await pool.take_loaded(entry, future)
-    await request.body()  # must precede the watch for a disconnect
+    await read_body(request)  # must precede the watch for a disconnect
     waiting = pool.take_loaded(entry, future)
     saved = saved_stream(request)
     if saved is not None:  # continues without its client
