@@ -15,23 +15,23 @@ Rank = Callable[[str, int, int, int], float | None]
 
 
 class MergeQueue:
-    """Pairs of symbols by rank, equal ranks from the left.
+    """Pairs of symbols by rank, equal ranks by their numbers.
 
     Each rank has a separate heap, which needs no sorting at first: pairs are added from the left.
     """
 
     def __init__(self) -> None:
         self._ranks: list[float] = []
-        self._pairs: dict[float, list[tuple[int, int, int]]] = {}
+        self._pairs: dict[float, list[int]] = {}
 
-    def push(self, rank: float, pair: tuple[int, int, int]) -> None:
+    def push(self, rank: float, pair: int) -> None:
         pairs = self._pairs.get(rank)
         if pairs is None:
             pairs = self._pairs[rank] = []
             heappush(self._ranks, rank)
         heappush(pairs, pair)
 
-    def __iter__(self) -> Iterator[tuple[int, int, int]]:
+    def __iter__(self) -> Iterator[int]:
         """Yield and remove the best pair until the queue is empty; more pairs may be pushed."""
         while self._ranks:
             pairs = self._pairs[self._ranks[0]]
@@ -50,15 +50,18 @@ def merge_symbols(text: str, rank: Rank) -> list[str]:
     n = len(text)
     end = array("q", np.arange(1, n + 1, dtype=np.int64).tobytes())
     before = array("q", np.arange(-1, n - 1, dtype=np.int64).tobytes())
-    queue = MergeQueue()
+    queue, bits = MergeQueue(), n.bit_length()
+    low, middle = (1 << bits) - 1, (1 << 2 * bits) - 1
 
     def ask(left: int, right: int, stop: int) -> None:
         if (found := rank(text, left, right, stop)) is not None:
-            queue.push(found, (left, right, stop))
+            # One number needs a quarter of the memory of a tuple: a text may have millions.
+            queue.push(found, (left << bits | right) << bits | stop)
 
     for i in iterate_checked(range(n - 1)):
         ask(i, i + 1, i + 2)
-    for left, right, stop in iterate_checked(queue):
+    for pair in iterate_checked(queue):
+        left, right, stop = pair >> 2 * bits, (pair & middle) >> bits, pair & low
         # Stale: one symbol of the pair was merged before.
         if end[left] != right or end[right] != stop:
             continue
