@@ -6,8 +6,10 @@ import copy
 import math
 import os
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ggml_py.errors import ModelError
 from llama_py.params import SamplingParams
@@ -55,7 +57,7 @@ class Sampler:
         self.constraint = constraint or _constraint(setup)
         self._waits = False  # True if `begin` applied the constraint after reasoning
         self._tokenizer = tokenizer
-        self._ids = np.arange(n_vocab)
+        self._ids = _all_ids(n_vocab)
         self._bias = logit_bias(_biases(setup))
         self._chain, self._draw = build_chain(setup)
         self._drawn: int | None = None
@@ -189,6 +191,14 @@ def _biases(s: Setup) -> dict[int, float]:
     if s.params.ignore_eos:
         never |= s.tokenizer("ignore_eos").eog
     return found | {id: -math.inf for id in never if id < s.n_vocab}
+
+
+@lru_cache(4)
+def _all_ids(n_vocab: int) -> NDArray[np.intp]:
+    """Return all token ids, one array for all samplers."""
+    ids = np.arange(n_vocab)
+    ids.flags.writeable = False
+    return ids
 
 
 def _token_ids(what: int | str, s: Setup) -> list[int]:

@@ -60,7 +60,7 @@ class PendingReplies:
         ]
         self._todo, self._left = deque(self.replies), len(self.replies)
         self._asking: asyncio.Future[None] | None = None
-        self._handles: list[Handle] = []
+        self._handles: dict[int, Handle] = {}  # of replies on their way, by their index
         self._is_cancelled = False
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[tuple[Reply, Event] | None] = asyncio.Queue()
@@ -77,7 +77,7 @@ class PendingReplies:
     def cut(self) -> None:
         """End the replies now; those without a token fail. The engine is not waited for."""
         self._is_cancelled = True
-        for handle in self._handles:
+        for handle in list(self._handles.values()):
             handle.cancel()
         for reply in self.replies:
             self._events.put_nowait((reply, _CUT))
@@ -111,7 +111,7 @@ class PendingReplies:
                         return  # continue after the end of a running reply
                     raise
                 self._todo.popleft()
-                self._handles.append(handle)
+                self._handles[reply.index] = handle
                 self._running[handle.id] = reply
                 if self._is_cancelled:  # cancelled during the submission: cancel this one as well
                     self.cancel()
@@ -167,9 +167,15 @@ class PendingReplies:
         self._is_cancelled = True
         if self._forget is not None:
             self._forget()
-        for handle in self._handles:
-            handle.cancel()
+        for index in list(self._handles):
+            self._release(index)
+
+    def _release(self, index: int) -> None:
+        """Cancel a reply if it has not ended, and release its state: a sampler may be large."""
+        handle = self._handles.pop(index, None)
+        if handle is not None:
             self._running.pop(handle.id, None)
+            handle.cancel()
 
     async def next(self) -> Change | None:
         """Return the next change; None after the end of all replies."""
@@ -224,6 +230,7 @@ class PendingReplies:
     def _note_change(self, change: Change) -> Change:
         if change.reply.has_ended:
             self._left -= 1
+            self._release(change.reply.index)
             self._count(change.reply)
             self._ask_more()
         return change
