@@ -136,7 +136,7 @@ def app(
     public = [prefix + path for path in (*PUBLIC, *vertex.health_paths())]
     prompts = [path for path, handler in POST.items() if handler in COMPUTE]
     large = [prefix + path for path in (*prompts, *vertex.predict_paths())]
-    sees = pool.several or pool.single_entry.sees
+    sees = pool.several or any(entry.sees for entry in pool.entries.values())
     clients: dict[str, Client] = {}
     middleware = [
         Middleware(HostCheck, listen=listen),

@@ -14,7 +14,7 @@ import llama_py
 from ggml_cpu.backend import CPUDevice
 from ggml_cpu.barriers import phases
 from ggml_cpu.driver import OWN
-from ggml_cpu.layout import StepLayout
+from ggml_cpu.layout import ScratchPlace, StepEntry, StepLayout, StepPlacement
 from ggml_cpu.private import ELEMENTS, trace
 from ggml_cpu.program import OFTEN, CPUProgram
 from ggml_cpu.ranges import Range, RangePieces
@@ -232,6 +232,21 @@ def test_a_program_is_laid_out_for_many_runs_after_some(name: str) -> None:
         np.testing.assert_array_equal(run(), want)
     assert program.n_barriers == settled.n_barriers
     assert {k for _, k in program.labels} == set(before[1])
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_holds_few_objects(name: str) -> None:
+    """Each garbage collection scans the programs of all graphs, while nothing else runs."""
+    build, shapes = PROGRAMS[name]
+    _, program, _ = planned(build, 3, *shapes)
+    held, todo = set[int](), [*vars(program._layout).values()]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, StepEntry | StepPlacement | ScratchPlace):
+            raise AssertionError(f"{one} is held")
+        if isinstance(one, list | dict | tuple) and id(one) not in held:
+            held.add(id(one))
+            todo += one.values() if isinstance(one, dict) else one
 
 
 def test_results_and_what_is_there_in_the_end_are_not_private() -> None:

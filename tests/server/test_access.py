@@ -162,6 +162,13 @@ def test_large_requests(state: ModelState) -> None:
         assert response.json()["error"]["type"] == "request_too_large"
 
 
+def test_a_server_without_images_limits_its_bodies_more() -> None:
+    p = ListenParams()
+    assert (p.bytes_per_body(False), p.bytes_per_body(True)) == (16 << 20, 64 << 20)
+    assert p.bytes_together(False) < p.bytes_together(True)
+    assert ListenParams(max_body=3).bytes_per_body(True) == 3 << 20
+
+
 def test_slow_requests(state: ModelState) -> None:
     made = client_of(state, timeout_read=1).app
     sent: list[Any] = []

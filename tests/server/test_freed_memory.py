@@ -1,8 +1,11 @@
-"""Freed memory of requests goes back to the system."""
+"""Freed memory of requests goes back to the system, and garbage is collected in time."""
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -30,3 +33,69 @@ def test_a_library_without_these_settings_is_left_alone(monkeypatch: pytest.Monk
     monkeypatch.setattr(memory.ctypes, "CDLL", lambda name: object())
     memory.return_freed_memory()
     memory._trim()
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[memory.GarbageCollector]:
+    """A collector that may collect at any time; the objects before it stay as they are."""
+    monkeypatch.setattr(memory, "_EVERY", 0.0)
+    made = memory.GarbageCollector()
+    yield made
+    made.close()
+    gc.unfreeze()
+
+
+def collections(do: Callable[[], None]) -> tuple[int, ...]:
+    """Collections of each generation while `do` runs 40 times."""
+    before = [of["collections"] for of in gc.get_stats()]
+    for _ in range(40):
+        do()
+    return tuple(of["collections"] - n for of, n in zip(gc.get_stats(), before, strict=True))
+
+
+def test_no_full_collection_delays_a_response(collector: memory.GarbageCollector) -> None:
+    """Only `tick` makes one, as soon as enough objects are there."""
+    kept: list[list[list[None]]] = []
+
+    def allocate() -> None:
+        kept.append([[] for _ in range(10_000)])
+
+    _, young, full = collections(allocate)
+    assert young >= memory._ENOUGH and full == 0
+    before = gc.get_freeze_count()
+    collector.tick()
+    assert gc.get_freeze_count() > before + 100_000  # the next collection does not scan these
+    n = gc.get_stats()[2]["collections"]
+    collector.tick()
+    assert gc.get_stats()[2]["collections"] == n
+
+
+def test_frozen_garbage_is_collected_when_the_server_is_idle(
+    collector: memory.GarbageCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Node:
+        itself: Node
+
+    node = Node()
+    node.itself = node
+    gone = weakref.ref(node)
+    monkeypatch.setattr(memory, "_ENOUGH", 0)
+    collector.tick()
+    del node
+    collector.tick()
+    assert gone() is not None
+    monkeypatch.setattr(memory, "_SELDOM", -1.0)
+    answer = Node()
+    memory.ANSWERS.add(answer)
+    collector.tick()
+    assert gone() is not None
+    memory.ANSWERS.discard(answer)
+    monkeypatch.setattr(memory, "_IDLE", -1.0)
+    collector.tick()
+    assert gone() is None
+
+
+def test_python_collects_again_after_the_server() -> None:
+    before = gc.get_threshold()
+    memory.GarbageCollector().close()
+    assert gc.get_threshold() == before

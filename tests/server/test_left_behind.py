@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import weakref
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,6 +16,8 @@ from starlette.applications import Starlette
 from ggml_py.errors import AllocError
 from llama_py import serving
 from llama_py.model import Model
+from llama_py.params import AnswerParams
+from llama_py.sampler import Sampler
 from llama_py.serving import Request
 from llama_py_server.command import Loader, build_model_pool, parser
 from llama_py_server.models.model_pool import ModelPool
@@ -101,5 +104,38 @@ def test_a_server_of_several_models_collects_its_garbage() -> None:
     gc.disable()  # as commands begin
     try:
         asyncio.run(run())
+    finally:
+        gc.enable()
+
+
+def test_an_ended_request_leaves_no_garbage_with_its_sampler(state: ModelState) -> None:
+    """A cycle would keep its sampler, which has the size of a vocabulary, until a collection."""
+    samplers: list[weakref.ref[Any]] = []
+    made = Sampler.__init__
+
+    def note(self: Sampler, *args: Any, **options: Any) -> None:
+        made(self, *args, **options)
+        samplers.append(weakref.ref(self))
+
+    async def run() -> None:
+        requests = [Request(prompt=[1], params=AnswerParams(max_tokens=n)) for n in (1, 2, 500)]
+        async with replies.PendingReplies(state, requests, Delivery()) as asked:
+            ended = 0
+            while ended < 2:
+                change = await asked.next()
+                ended += change is not None and change.reply.has_ended
+            kept = sum(one() is not None for one in samplers)
+            assert kept < 3  # before the last reply has ended
+        while state.engine.metrics().n_busy:
+            await asyncio.sleep(0.01)
+
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Sampler, "__init__", note)
+            asyncio.run(run())
+        assert len(samplers) == 3
+        assert not [one for one in samplers if one() is not None]
     finally:
         gc.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -11,9 +12,11 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import pytest
+import uvicorn
 from starlette.applications import Starlette
 
 from llama_py_server.params import ListenParams
@@ -166,3 +169,28 @@ def test_a_signal_while_a_launcher_is_started(when: str, n: int) -> None:
         env=os.environ,
     )
     assert done.stdout == f"{n} {128 + signal.SIGTERM}\n", done.stderr
+
+
+@pytest.mark.parametrize(("passed", "left"), [(0.0, 30.0), (12.0, 18.0), (40.0, 0.0)])
+def test_the_time_to_finish_counts_from_the_signal(
+    passed: float, left: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from when the event loop notices it."""
+    waits: list[float] = []
+    now = [100.0]
+    monkeypatch.setattr(listen, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(uvicorn.Server, "shutdown", lambda self, sockets: asyncio.sleep(0))
+    server = listen.Server(
+        uvicorn.Config(Starlette()), threading.Event(), lambda: None, lambda: None
+    )
+    server.seconds = 30.0
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr(loop, "call_later", lambda seconds, _: waits.append(seconds))
+        await server.shutdown()
+
+    server.handle_exit(signal.SIGTERM, None)
+    now[0] += passed
+    asyncio.run(run())
+    assert waits == [left] and server.config.timeout_graceful_shutdown == left + listen.CUT
