@@ -92,12 +92,7 @@ class Job:
             log.exception("request %d: its listener failed, so the request is canceled", self.id)
             self.cancelled = True
         if event.finish_reason is not None:
-            self._told = _ignore  # which releases the listener
             self.done.set()
-
-
-def _ignore(event: Event) -> None:
-    pass
 
 
 class Handle:
