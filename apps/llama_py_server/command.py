@@ -33,6 +33,7 @@ from llama_py_server.params import (
     TalkParams,
 )
 from llama_py_server.wire.exposure import exposure, is_public
+from llama_py_tools.command import logs
 from llama_py_tools.command.cpus import CpuParams
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import (
@@ -144,6 +145,7 @@ def _command(args: argparse.Namespace) -> int:
 
         raise ModelError(f"the server needs {e.name}: {install_hint('server')}") from None
     return_freed_memory()
+    logs.outlive_errors()
     _fetch_preset(args)
     listen = read(args, ListenParams)
     pool = build_model_pool(args, _loss() if n_started() > 1 else None)

@@ -61,7 +61,7 @@ def main() -> int:
     parser.add_argument("--control", type=float, default=20, help="seconds without hostile clients")
     parser.add_argument("--good", type=int, default=4, help="honest clients")
     parser.add_argument(
-        "--tokens", default="24,48,96,192", help="of each honest client's response, in turn"
+        "--tokens", default="24,48,96,192", help="tokens of a response, per honest client"
     )
     parser.add_argument("--rude", type=int, default=8, help="hostile clients")
     parser.add_argument("--most", type=float, default=2, help="multiple of the median time")
@@ -270,7 +270,7 @@ class Soak:
         return f"{(time.monotonic() - self.start) / 60:.1f} min"
 
     def _memory(self) -> float:
-        """Return the MiB of the server and its children, which share some of it (PSS)."""
+        """Return the MiB of the server and its children; shared memory counts once (PSS)."""
         found = 0
         for process in (self.server, *self.server.children(recursive=True)):
             with suppress(psutil.NoSuchProcess):

@@ -355,9 +355,10 @@ class Engine(Resource):
                 scheduler.step()
                 self._do_task()
         except BaseException as e:
-            log.exception("the engine stops after an internal error")
             self.error = e
-        self._end(self.error)
+            log.exception("the engine stops after an internal error")
+        finally:
+            self._end(self.error)
 
     def _wait(self) -> bool:
         """Wait for something to do. False: it is time to stop."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
 import logging
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -106,3 +110,42 @@ def test_a_dimmed_line_is_dim_and_its_text_is_escaped(capsys: pytest.CaptureFixt
     logs.set_up(CommonParams())
     logs.tell(f"{logs.DIM}(a\x1b[2Jb){logs.PLAIN}")
     assert capsys.readouterr().err == f"{logs.DIM}(a\\x1b[2Jb){logs.PLAIN}\n"
+
+
+class FullDisk(io.StringIO):
+    """A stream that cannot be written while it is full."""
+
+    full = True
+
+    def write(self, text: str) -> int:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(text)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> FullDisk:
+    made = FullDisk()
+    monkeypatch.setattr(logs.log, "handlers", [])
+    monkeypatch.setattr(logs, "sys", SimpleNamespace(stdout=made, stderr=made))
+    logs.set_up(CommonParams(log_colors="off"))
+    return made
+
+
+def test_a_full_disk_ends_a_command_but_no_other_thread(disk: FullDisk) -> None:
+    with pytest.raises(OSError, match="No space left"):
+        logs.tell("one")
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(logs.tell, "two").result()
+        assert disk.getvalue() == ""
+
+
+def test_a_server_outlives_a_full_disk(disk: FullDisk) -> None:
+    logs.outlive_errors()
+    for text in ("one", "two"):
+        logs.tell(text)
+    disk.full = False
+    logs.tell("three")
+    logs.tell("four")
+    lost = "warning: 2 lines of the log may be missing: they could not be written"
+    assert disk.getvalue().splitlines() == [lost, "three", "four"]

@@ -202,3 +202,20 @@ def test_many_threads_at_once() -> None:
             thread.join(WAIT)
         assert wrong == []
         is_whole(made, name)
+
+
+def test_an_engine_that_fails_and_cannot_tell_ends_its_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A log that raises, as on a full disk, leaves nobody waiting."""
+    with engine("llama-dense") as made:
+
+        def fail(*_: Any, **__: Any) -> None:
+            raise OSError("no space left")
+
+        monkeypatch.setattr(made._scheduler, "step", fail)
+        monkeypatch.setattr("llama_py.serving.engine.log.exception", fail)
+        monkeypatch.setattr("threading.excepthook", lambda _: None)
+        end = ask(made, request([1], 30)).end()
+        assert isinstance(end.error, EngineClosed)
+        assert str(made.error) == "no space left"

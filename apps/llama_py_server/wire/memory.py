@@ -17,8 +17,8 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 _TRIM_AFTER = 1.0  # seconds after the end of a large request
 _OPTIONS = {_M_TRIM_THRESHOLD: 64 << 20, _M_MMAP_THRESHOLD: 4 << 20, _M_ARENA_MAX: 2}
 
-_NEVER = 1 << 30  # collections of younger objects until Python makes a full one by itself
-_ENOUGH = 10  # collections of younger objects after which a full one is useful; Python's default
+_NEVER = 1 << 30  # collections of young objects before Python starts a full one
+_ENOUGH = 10  # the same number as Python's default, for `tick`
 _EVERY = 10.0  # minimum seconds between full collections
 _IDLE, _SELDOM = 30.0, 600.0  # seconds without responses, and since the last scan of all objects
 
@@ -60,8 +60,9 @@ class GarbageCollector:
     """Full garbage collections at times that delay no response.
 
     While one runs, no other thread does. Python's own would begin at any time and scan the objects
-    of all graphs: 0.4 s for 48 graphs. Here a collection scans the objects created since the one
-    before; older ones are "frozen". All objects are scanned rarely, when the server is idle.
+    of all graphs: 0.4 s for 48 graphs. Here a collection scans only objects created since the
+    previous one, because it freezes all others. It rarely scans everything, while the server is
+    idle.
     """
 
     def __init__(self) -> None:
@@ -85,7 +86,7 @@ class GarbageCollector:
         self._last, self._n = now, _n_collections()
 
     def close(self) -> None:
-        """Let Python collect garbage by itself again."""
+        """Restore Python's automatic collections."""
         gc.set_threshold(*self._before)
 
 

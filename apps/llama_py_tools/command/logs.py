@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -101,14 +102,24 @@ def set_up(params: CommonParams, flags: Mapping[str, str] = NONE) -> None:
         log.addHandler(_LogStream(lambda: file, form, file.close))
 
 
+def outlive_errors() -> None:
+    """Let a server continue if its log cannot be written."""
+    for handler in log.handlers:
+        if isinstance(handler, _LogStream):
+            handler.is_needed = False
+
+
 def tell(text: str) -> None:
     """Print a line for the user on stderr."""
     log.log(TOLD, "%s", text)
 
 
 class _LogStream(logging.Handler):
-    """Log handler that writes to the stream that a function returns. A closed pipe is an error, as
-    for `print`."""
+    """Log handler that writes to the stream that a function returns.
+
+    An error of the stream (a full disk, a closed pipe) is raised in the main thread, as by `print`.
+    It ends no other thread, and no server: lines are lost, and counted in a later line.
+    """
 
     def __init__(
         self,
@@ -118,11 +129,23 @@ class _LogStream(logging.Handler):
     ) -> None:
         super().__init__()
         self.stream, self.at_end = stream, at_end
+        self.is_needed, self._n_lost = True, 0
         self.setFormatter(form)
 
     def emit(self, record: logging.LogRecord) -> None:
         LINE.wipe()  # progress line
-        print(self.format(record), file=self.stream(), flush=True)
+        lines = [self.format(record)]
+        if self._n_lost:
+            text = f"{self._n_lost} lines of the log may be missing: they could not be written"
+            told = {"name": log.name, "levelno": logging.WARNING, "levelname": "WARNING"}
+            lines.insert(0, self.format(logging.makeLogRecord({**told, "msg": text})))
+        try:
+            print(*lines, sep="\n", file=self.stream(), flush=True)
+            self._n_lost = 0
+        except OSError:
+            if self.is_needed and threading.current_thread() is threading.main_thread():
+                raise
+            self._n_lost += 1
 
     def close(self) -> None:
         self.at_end()
