@@ -2,8 +2,10 @@
 """Record or compare results of a published llama.cpp, build b11739.
 
     python -m dev.record.newest record ARCH ...  # models with `newest=True`, as record_golden
-    python -m dev.record.newest check ARCH ...  # do recorded results of other models agree?
+    python -m dev.record.newest check ARCH ...  # compare recorded results with this build
     python -m dev.record.newest judge ARCH ...  # rows of docs/judged.md; needs an OpenCL device
+    python -m dev.record.newest compare FILE ...  # compare llama-py with it: nodes and values
+    python -m dev.record.newest keys ARCH [KEY=VALUE ...]  # keys and tensors that it loads
 
 Installation of the wheel in a folder:
 
@@ -26,6 +28,7 @@ The system does not change: the program starts Python again with the folder's ld
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -39,8 +42,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("--dir", type=Path, default=os.environ.get("LLAMA_CPP_NEWEST"))
-    p.add_argument("command", choices=("record", "check", "judge"))
-    p.add_argument("names", nargs="+", metavar="ARCH")
+    p.add_argument("command", choices=("record", "check", "judge", "compare", "keys"))
+    p.add_argument("names", nargs="+", metavar="NAME", help="ARCH, FILE or KEY=VALUE")
     args = p.parse_args()
     if args.dir is None:
         p.error("--dir or LLAMA_CPP_NEWEST must name the folder of the wheel")
@@ -52,6 +55,11 @@ def main() -> None:
     from dev.record.newest import commands
 
     with tempfile.TemporaryDirectory() as folder:
+        if args.command == "keys":
+            given = (name.split("=", 1) for name in args.names[1:])
+            values = {key: json.loads(value) for key, value in given}
+            commands.keys(args.names[0], values, Path(folder))
+            return
         for name in args.names:
             getattr(commands, args.command)(name, Path(folder))
 

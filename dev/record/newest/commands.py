@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dev import tiny_models as tiny
 from dev.compare import judge_architectures
 from dev.record import record_golden
 from dev.record.golden import judge as judging
 from dev.record.golden import runs, store
+from dev.record.golden.engines import Ours
+from dev.record.golden.facts import facts_of
 from dev.record.newest.engine import Newest
+from dev.record.newest.loader import Loader, names_in
 from ggml_py.inspection.dump import diff
+from llama_py.gguf.file import GGUFFile
 
 
 def record(arch: str, folder: Path) -> None:
@@ -27,24 +35,16 @@ def record(arch: str, folder: Path) -> None:
 
 
 def check(arch: str, folder: Path) -> None:
-    """Compare recorded results, such as of the reference, with this build's."""
+    """Compare recorded results with this build's."""
     for variant in variants(arch):
         about = store.about(arch, variant)
         path = tiny.write(arch, variant, folder)
         case = record_golden.case_of(arch, variant, path, about.facts, Newest)
+        nodes, values = store.nodes(arch, variant), store.values(arch, variant)
         for run in about.runs:
-            found = runs.RUNS[run](case)
-            if found.nodes:
-                expected = store.nodes(arch, variant)[run]
-                differs = diff(found.nodes, expected)
-                said = differs or f"{len(expected)} nodes are the same"
-            else:
-                stored = store.values(arch, variant)
-                said = ", ".join(
-                    f"{key} {distance(stored[f'{run}.{key}'], x):.1e}"
-                    for key, x in found.values.items()
-                )
-            print(f"{arch} {variant} {run}: {said}", flush=True)
+            named = {k.removeprefix(f"{run}."): v for k, v in values.items()}
+            expected = runs.Result(nodes.get(run, []), named)
+            print(f"{arch} {variant} {run}: {differences(expected, runs.RUNS[run](case))}")
 
 
 def judge(arch: str, folder: Path) -> None:
@@ -58,11 +58,68 @@ def judge(arch: str, folder: Path) -> None:
     print(f"{arch}: {results[arch]}", flush=True)
 
 
+def compare(name: str, folder: Path) -> None:
+    """Compare this build with llama-py: a GGUF file, or an architecture's tiny models."""
+    if (path := Path(name)).exists():
+        return compare_file(path)
+    for variant in variants(name):
+        print(variant)
+        compare_file(tiny.write(name, variant, folder), tiny.find(name, variant))
+    return None
+
+
+def compare_file(path: Path, made: tiny.Tiny | None = None) -> None:
+    with GGUFFile.open(path) as file:
+        keys = file.metadata
+    arch = keys["general.architecture"]
+    made = made or tiny.Tiny({"vocab_size": len(keys["tokenizer.ggml.tokens"])})
+    facts = facts_of(arch, path, made, Newest)
+    if not facts.logits and not made.pooling:
+        made = replace(made, pooling=("none", "mean", "cls", "last"))
+    theirs = runs.Case(made, facts, lambda **how: Newest(path, **how))
+    ours = runs.Case(made, facts, lambda **how: Ours(path, **how))
+    for run in runs.wanted(made, facts):
+        said = differences(runs.RUNS[run](theirs), runs.RUNS[run](ours))
+        print(f"{run}: {said}", flush=True)
+
+
+def keys(arch: str, given: Mapping[str, Any], folder: Path) -> None:
+    """Print the keys and tensors of an architecture."""
+    from llama_cpp_py_sync._cffi_bindings import _find_library
+
+    loader = Loader(arch, given, folder)
+    message = loader.required()
+    key_names, tensor_names = names_in(Path(_find_library()))
+    print("Keys (an example for each):")
+    for name, value in loader.keys.items():
+        print(f"  {name} = {value}")
+    print("Tensors:")
+    for tensor, shape in loader.tensors.items():
+        print(f"  {tensor} {list(shape)}")
+    if message:
+        print(f"llama.cpp still refuses the file, give a key of this table: {message.strip()}")
+    print("Optional keys:")
+    for name, kind in loader.optional_keys(key_names):
+        print(f"  {name} {kind}")
+    print("Optional tensors:")
+    for tensor, said in loader.optional_tensors(tensor_names):
+        print(f"  {tensor} [{' '.join(said.split())}]")
+
+
 def variants(arch: str) -> list[str]:
     return [variant for name, variant in tiny.every() if name == arch]
 
 
-def distance(expected: np.ndarray, found: np.ndarray) -> float:
+def differences(expected: runs.Result, found: runs.Result) -> str:
+    """Return a text: the first different node, or the error of each array."""
+    if expected.nodes:
+        first = diff(found.nodes, expected.nodes)
+        return str(first or f"{len(expected.nodes)} nodes are the same")
+    each = ((key, distance(expected.values[key], x)) for key, x in found.values.items())
+    return ", ".join(f"{key} {far:.1e}" for key, far in each)
+
+
+def distance(expected: NDArray[Any], found: NDArray[Any]) -> float:
     """Return the normalized mean squared error."""
     a, b = expected.astype(np.float64), found.astype(np.float64)
     return float(np.square(a - b).sum() / np.square(a).sum())

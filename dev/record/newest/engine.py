@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from itertools import groupby
 
 import numpy as np
 
 from dev.record.golden.engines import LlamaCpp
+from dev.record.newest.states import split_states
 from ggml_py.inspection.dump import Record
 from llama_py.batch import Batch
 
@@ -22,16 +22,16 @@ class Newest(LlamaCpp):
         first = len(self.nodes)
         super().run(batch, encode)
         graphs = groupby(self.nodes[first:], lambda node: node["dec"])
-        self.nodes[first:] = [n for _, graph in graphs for n in scale_tokens(drop_mixed([*graph]))]
+        self.nodes[first:] = [node for _, graph in graphs for node in as_before([*graph])]
 
 
-def drop_mixed(nodes: list[Record]) -> list[Record]:
-    """Drop a graph's unused nodes, the input of batches that mix tokens and embeddings."""
-    gone = [node for node in nodes if not node["flags"]]
-    at = [node["i"] for node in gone]
-    leaves = len({s["name"] for node in gone for s in node["src"] if "inp_mixed" in s["name"]})
-    kept = [node for node in nodes if node["flags"]]
-    return renumber(kept, lambda n: n - sum(i < n for i in at), leaves)
+def as_before(nodes: list[Record]) -> list[Record]:
+    """Return a graph's nodes in the form of llama.cpp 0.5.0. Drop the unused nodes, the input of
+    batches that mix tokens and embeddings."""
+    unused = [s["name"] for node in nodes if not node["flags"] for s in node["src"]]
+    n_leaves = len({name for name in unused if "inp_mixed" in name})
+    kept = split_states([node for node in nodes if node["flags"]])
+    return scale_tokens(renumber(kept, n_leaves))
 
 
 def scale_tokens(nodes: list[Record]) -> list[Record]:
@@ -39,19 +39,20 @@ def scale_tokens(nodes: list[Record]) -> list[Record]:
     root of the embedding size."""
     if len(nodes) < 2 or "inp_scale_rows" not in [s["name"] for s in nodes[1]["src"]]:
         return nodes
-    embd, scale, *rest = renumber(nodes, lambda n: n, 1)
+    embd, scale, *rest = renumber(nodes, 1)
     factor = np.sqrt(np.float32(embd["ne"][0])).view(np.int32)
     source = {**scale["src"][0], "name": "embd"}
     scale = {**scale, "op": "SCALE", "params": [int(factor), *[0] * 15], "src": [source]}
     return [{**embd, "name": "embd"}, scale, *rest]
 
 
-def renumber(nodes: list[Record], number: Callable[[int], int], fewer_leaves: int) -> list[Record]:
+def renumber(nodes: list[Record], fewer_leaves: int) -> list[Record]:
     """Number the nodes again. The number of a node or leaf can be part of a name."""
+    new = {node["i"]: i for i, node in enumerate(nodes)}
 
     def new_number(found: re.Match[str]) -> str:
         n = int(found[2])
-        return f"{found[1]}_{n - fewer_leaves if found[1] == 'leaf' else number(n)}"
+        return f"{found[1]}_{n - fewer_leaves if found[1] == 'leaf' else new[n]}"
 
     def name(old: str) -> str:
         return NUMBERED.sub(new_number, old)
