@@ -19,7 +19,7 @@ from dev.record.golden import runs, store
 from dev.record.golden.engines import Ours
 from dev.record.golden.facts import facts_of
 from dev.record.newest.engine import Newest
-from dev.record.newest.loader import Loader, names_in
+from dev.record.newest.loader import Loader, find_names
 from ggml_py.inspection.dump import diff
 from llama_py.gguf.file import GGUFFile
 
@@ -88,8 +88,8 @@ def keys(arch: str, given: Mapping[str, Any], folder: Path) -> None:
     from llama_cpp_py_sync._cffi_bindings import _find_library
 
     loader = Loader(arch, given, folder)
-    message = loader.required()
-    key_names, tensor_names = names_in(Path(_find_library()))
+    message = loader.add_missing()
+    key_names, tensor_names = find_names(Path(_find_library()))
     print("Keys (an example for each):")
     for name, value in loader.keys.items():
         print(f"  {name} = {value}")

@@ -22,10 +22,10 @@ class Newest(LlamaCpp):
         first = len(self.nodes)
         super().run(batch, encode)
         graphs = groupby(self.nodes[first:], lambda node: node["dec"])
-        self.nodes[first:] = [node for _, graph in graphs for node in as_before([*graph])]
+        self.nodes[first:] = [node for _, graph in graphs for node in to_former_graph([*graph])]
 
 
-def as_before(nodes: list[Record]) -> list[Record]:
+def to_former_graph(nodes: list[Record]) -> list[Record]:
     """Return a graph's nodes in the form of llama.cpp 0.5.0. Drop the unused nodes, the input of
     batches that mix tokens and embeddings."""
     unused = [s["name"] for node in nodes if not node["flags"] for s in node["src"]]

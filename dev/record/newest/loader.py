@@ -1,4 +1,4 @@
-"""Keys and tensors of an architecture, found by loading files that lack one of them."""
+"""Find the keys and tensors of an architecture from the errors of llama.cpp's loader."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ VALUES: dict[str, Any] = {
 
 
 class Loader:
-    """Loads files of an architecture in a process of its own, since llama.cpp can abort.
+    """Loads files of an architecture. Each load has a new process, since llama.cpp can abort.
 
     keys, tensors   of the file: values, and shapes in ggml's order
     """
@@ -58,9 +58,9 @@ class Loader:
     def message(self) -> str:
         """Return llama.cpp's error for the file, or ""."""
         self._write({})
-        return self._said()
+        return self._load_apart()
 
-    def _said(self) -> str:
+    def _load_apart(self) -> str:
         read, write = os.pipe()
         if not (child := os.fork()):
             os.dup2(write, 1)
@@ -101,9 +101,9 @@ class Loader:
         w.write_tensors_to_file()
         w.close()
 
-    def required(self) -> str:
-        """Add each missing key and tensor, until the file loads or llama.cpp says something else.
-        -> that message, or \"\""""
+    def add_missing(self) -> str:
+        """Add missing keys and tensors until the file loads, or until another error.
+        -> the error, or \"\""""
         before = ""
         while (said := self.message()) and said != before:
             before = said
@@ -122,21 +122,21 @@ class Loader:
         return said
 
     def optional_keys(self, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Yield each additional key that is read, with its type. No key is an F64."""
+        """Yield additional keys with their types. An F64 is an error: no key has this type."""
         self._write({name.replace("%s", self.arch): np.float64(0.5) for name in names})
         yield from self._errors(WRONG_TYPE)
 
     def optional_tensors(self, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Yield each additional tensor that is read, with its shape."""
+        """Yield additional tensors with their shapes. The given shape is an error."""
         layers = range(self.keys[f"{self.arch}.block_count"])
         each = dict.fromkeys(name.replace("%d", str(i)) for name in names for i in layers)
         self._write({}, [name + end for name in each for end in SUFFIXES])
         yield from self._errors(WRONG_SHAPE)
 
     def _errors(self, pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
-        """Yield the two groups of each error, and rename what it names."""
+        """Yield the two groups of each error, and rename the key or tensor in the file."""
         raw = self._path.read_bytes()
-        while found := pattern.search(self._said()):
+        while found := pattern.search(self._load_apart()):
             yield found[1], found[2]
             name = found[1].encode()
             size = len(name).to_bytes(8, "little")
@@ -148,10 +148,10 @@ def _shape(said: str) -> Shape:
     return tuple(int(n) for n in said.split(","))
 
 
-def names_in(library: Path) -> tuple[list[str], list[str]]:
+def find_names(library: Path) -> tuple[list[str], list[str]]:
     """Return the patterns of keys and of tensors' names in a library's constants."""
     texts = re.findall(rb"(?<=\0)[a-z%][a-z0-9_.%]{2,50}(?=\0)", library.read_bytes())
     keys = {text.decode() for text in texts if text.startswith(b"%s.")}
     found = {text.decode() for text in texts if b"%s" not in text}
     found |= {name[at.start() :] for name in found for at in re.finditer("blk|[a-z]+$", name)}
-    return sorted(keys), sorted(name for name in found if "llama" not in name)
+    return sorted(keys), sorted(found)
