@@ -3,6 +3,7 @@
 tests/data/quantize. Needs a built llama.cpp:
 
     python -m dev.record.record_quantize BUILD/bin
+    python -m dev.record.newest types ARCH ...  # afterwards: models that need a later build
 """
 
 from __future__ import annotations

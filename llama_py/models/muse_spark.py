@@ -19,6 +19,7 @@ from llama_py.hparams.shard import Steps
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Decoder, LateSelectLayer
 from llama_py.models.trunks.experts import LeadingDenseHParams
+from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
 
@@ -131,6 +132,7 @@ class MuseSpark(Decoder):
     arch = "muse-spark"
     HParams = MuseSparkHParams
     hp: MuseSparkHParams
+    quantize_rules = QuantizeRules(least_q8=("attn_gate", "ffn_latent"))
 
     def declare_ends(self, w: Weights) -> None:
         w.tensor("output.weight", self.hp.n_embd, self.hp.n_vocab)  # not tied

@@ -88,7 +88,7 @@ def cases(all_types: Sequence[str]) -> Iterator[tuple[str, Case]]:
     odd = {n: (ne[0] + (i % 5 == 1) * 8, *ne[1:]) for i, (n, ne) in enumerate(narrow.items())}
     yield "odd-rows", Case(dense[0], odd, all_types)
     for arch, variant in tiny.every():
-        yield f"{arch}-{variant}", _tiny(arch, variant)
+        yield f"{arch}-{variant}", tiny_case(arch, variant)
 
 
 def _layers(s: Shape) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
@@ -122,7 +122,8 @@ def _layers(s: Shape) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
     return metadata, tensors
 
 
-def _tiny(arch: str, variant: str) -> Case:
+def tiny_case(arch: str, variant: str) -> Case:
+    """Return a tiny model with rows of whole blocks, and a few types."""
     made = tiny.find(arch, variant)
     tensors = {
         name: (-(-ne[0] // WIDTH) * WIDTH, *ne[1:]) if len(ne) > 1 else ne
@@ -174,14 +175,13 @@ def dry_run(tool: Path, path: Path, type: str, options: Sequence[str]) -> list[s
     """Return the tensors' types in the new file by the real tool; None if it refuses."""
     command = [str(tool), "--dry-run", *options, str(path), type]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-    found = [
-        m
-        for line in done.stdout.splitlines() + done.stderr.splitlines()
-        if (m := _LINE.match(line))
-    ]
-    if done.returncode or not found:
-        return None
-    return [m[3] or m[2] for m in found]
+    found = printed_types(done.stdout + done.stderr)
+    return None if done.returncode else found or None
+
+
+def printed_types(text: str) -> list[str]:
+    """Return the tensors' types in the new file, as the real quantizer prints them."""
+    return [m[3] or m[2] for line in text.splitlines() if (m := _LINE.match(line))]
 
 
 def rows() -> tuple[Floats, Floats]:

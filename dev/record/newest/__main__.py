@@ -2,6 +2,7 @@
 """Record or compare results of a published llama.cpp, build b11739.
 
     python -m dev.record.newest record ARCH ...  # models with `newest=True`, as record_golden
+    python -m dev.record.newest types ARCH ...  # types of quantized tensors: tests/data/quantize
     python -m dev.record.newest check ARCH ...  # compare recorded results with this build
     python -m dev.record.newest judge ARCH ...  # rows of docs/judged.md; needs an OpenCL device
     python -m dev.record.newest compare FILE ...  # compare llama-py with it: nodes and values
@@ -42,7 +43,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("--dir", type=Path, default=os.environ.get("LLAMA_CPP_NEWEST"))
-    p.add_argument("command", choices=("record", "check", "judge", "compare", "keys"))
+    p.add_argument("command", choices=("record", "types", "check", "judge", "compare", "keys"))
     p.add_argument("names", nargs="+", metavar="NAME", help="ARCH, FILE or KEY=VALUE")
     args = p.parse_args()
     if args.dir is None:

@@ -18,6 +18,7 @@ from dev.record.golden import judge as judging
 from dev.record.golden import runs, store
 from dev.record.golden.engines import Ours
 from dev.record.golden.facts import facts_of
+from dev.record.newest import quantize
 from dev.record.newest.engine import Newest
 from dev.record.newest.loader import Loader, find_names
 from ggml_py.inspection.dump import diff
@@ -32,6 +33,12 @@ def record(arch: str, folder: Path) -> None:
         path = tiny.write(arch, variant, folder)
         print(f"{arch} {variant}: {path.stat().st_size} bytes", flush=True)
         record_golden.record(arch, variant, path, Newest)
+
+
+def types(arch: str, folder: Path) -> None:
+    """Record the types of tensors in quantized files of an architecture's models."""
+    for variant in variants(arch):
+        quantize.record(arch, variant, folder)
 
 
 def check(arch: str, folder: Path) -> None:
