@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -23,7 +24,7 @@ from tests.support.commands import DEMO, ROOT, SCRIPTS, clean_environment, run, 
 from tests.support.eyes import files_of
 from tests.support.limits import SECONDS
 
-LIMIT = 74  # entries of not_run.txt
+LIMIT = 66  # entries of not_run.txt
 GENERATED = {"options.md", "llama-completion.md", "architectures.md", "ops.md"}
 PAGES = [
     ROOT / "README.md",
@@ -72,6 +73,9 @@ def commands(page: Path) -> list[Command]:
 
 def _command(page: str, text: str) -> Command:
     line, _, shown = text.replace("\\\n", " ").partition("\n")
+    while line.count("'") % 2:  # text in quotes goes on
+        more, _, shown = shown.partition("\n")
+        line += f" {more}"
     line = re.sub(r"\s+# .*$", "", line)  # a comment after a command
     return Command(page, " ".join(line.split()), shown)
 
@@ -148,18 +152,75 @@ def _write_large_model(folder: Path) -> None:
     subprocess.run([*command, "--out", str(folder / "m.gguf")], cwd=ROOT, check=True)
 
 
+def _write_served_models(folder: Path) -> None:
+    _write_vision_model(folder)
+    (folder / "models").mkdir()
+    shutil.copy(DEMO, folder / "models/sea-0.6b.gguf")
+
+
 # Files of a page beyond those of `files`.
-MORE_FILES = {"docs/vision.md": _write_vision_model, "docs/ranks.md": _write_large_model}
+MORE_FILES = {
+    "docs/vision.md": _write_vision_model,
+    "docs/server.md": _write_served_models,
+    "docs/ranks.md": _write_large_model,
+}
 OPENCL = re.compile(r"-(dev|b) opencl")
 
 
-def _run(command: Command, folder: Path) -> subprocess.CompletedProcess[str]:
-    env = clean_environment() | {
+SERVES = re.compile(r"llama-py-server (?!.*--(check|help|version))")
+
+
+class PageServer:
+    """The last server that a page has started; it gets the requests that follow."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._port = folder, ""
+        self._command: Command | None = None
+        self._process: subprocess.Popen[str] | None = None
+        self._printed = ""
+
+    def start(self, command: Command) -> None:
+        """Start another server at a free port, and wait until it is ready."""
+        self.stop()
+        self._command, self._printed = command, ""
+        self._process = subprocess.Popen(
+            ["bash", "-euc", f"exec {command.text} --port 0"],
+            cwd=self._folder, env=_environment(self._folder), text=True,
+            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert self._process.stderr is not None
+        while "\nready: " not in self._printed:
+            line = self._process.stderr.readline()
+            assert line, (command.text, self._printed)
+            self._printed += line
+        self._port = re.findall(r"^listening on http://.*:(\d+)$", self._printed, re.MULTILINE)[0]
+
+    def addressed(self, text: str) -> str:
+        """The same request to this server."""
+        return text.replace("localhost:8080", f"localhost:{self._port}")
+
+    def stop(self) -> None:
+        """End the server as a user does; it has printed what the page shows."""
+        if self._process is None or self._command is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        printed = self._printed + self._process.communicate(timeout=SECONDS)[1]
+        assert self._process.returncode == 0, printed
+        assert not not_printed(self._command.shown, printed), printed
+        self._process = None
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    return clean_environment() | {
         "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(folder),
         "LLAMA_PY_MODELS": str(folder),
         "HF_HUB_OFFLINE": "1",
     }
+
+
+def _run(command: Command, folder: Path) -> subprocess.CompletedProcess[str]:
+    env = _environment(folder)
     if "python -m dev." in command.text:
         env["PYTHONPATH"] = str(ROOT)
     words = ["bash", "-euc", "set -o pipefail; " + command.text]
@@ -179,15 +240,22 @@ def test_commands_of_a_page(page: str, folder: Path) -> None:
     """In their order, in one folder. Output that the page shows is in the output."""
     if page in MORE_FILES:
         MORE_FILES[page](folder)
+    server = PageServer(folder)
     for command in RUN:
         if command.page != page or (OPENCL.search(command.text) and not find_spec("pyopencl")):
             continue
-        done = _run(command, folder)
+        if SERVES.match(command.text):
+            server.start(command)
+            continue
+        text, script = map(server.addressed, (command.text, command.script))
+        done = _run(command._replace(text=text, script=script), folder)
         fails = command.shown.startswith("error: ") or FAILS.match(command.text)
         assert done.returncode == (1 if fails else 0), (command.text, done.stderr[-2000:])
         if not MACHINE.match(command.text):
             missing = not_printed(command.shown, done.stdout + done.stderr)
             assert not missing, (command.text, missing, done.stdout + done.stderr)
+        assert '"error"' not in done.stdout, (command.text, done.stdout)
+    server.stop()
 
 
 def not_printed(shown: str, printed: str) -> list[str]:

@@ -189,7 +189,7 @@ def test_values_are_counted_outside_of_strings(step: int, monkeypatch: pytest.Mo
         value = made(random.Random(seed))
         text = json.dumps(value, separators=(",", ":"))
         size = len(re.sub(r'"(\\.|[^"\\])*"', '"', text))
-        cost = max(n_values(value), size // 4) + text.count("\\") // 8
+        cost = max(n_values(value), size // 4) + text.count("\\") // 2
         monkeypatch.setattr(body, "MAX_COST", cost)
         body.check_cost(text.encode())
         monkeypatch.setattr(body, "MAX_COST", cost - 1)

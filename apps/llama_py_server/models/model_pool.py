@@ -246,7 +246,7 @@ def status_name(info: ModelInfo) -> str:
 
 def holding(state: ModelState) -> ModelPool:
     """Return a pool of one model that is loaded already."""
-    pool = ModelPool([ModelEntry("", lambda _: state)])
+    pool = ModelPool([ModelEntry("", lambda _: state, sees=state.sees)])
     with pool.models.use(""):
         pool.ready = True
     return pool

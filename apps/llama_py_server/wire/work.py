@@ -147,7 +147,7 @@ async def read(request: Request, call: Callable[..., T], *args: Any, kind: Work 
         ClientDisconnect: The client has left; a request with a saved stream continues without it.
     """
     if kind is None:
-        kind = Work.LONG if request.state.n_body > LARGE else Work.SHORT
+        kind = Work.LONG if getattr(request.state, "n_body", 0) > LARGE else Work.SHORT
     doing: Coroutine[Any, Any, tuple[T]] = run(kind, _box_result, call, args)
     if getattr(request.state, "saved", None) is not None:
         return (await doing)[0]
