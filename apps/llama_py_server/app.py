@@ -136,7 +136,6 @@ def app(
     public = [prefix + path for path in (*PUBLIC, *vertex.health_paths())]
     prompts = [path for path, handler in POST.items() if handler in COMPUTE]
     large = [prefix + path for path in (*prompts, *vertex.predict_paths())]
-    sees = pool.several or any(entry.sees for entry in pool.entries.values())
     clients: dict[str, Client] = {}
     middleware = [
         Middleware(HostCheck, listen=listen),
@@ -146,10 +145,10 @@ def app(
         Middleware(RequestLimit, most=listen.max_connections, public=public),
         Middleware(
             BodyLimit,
-            most=listen.bytes_per_body(sees),
+            limits=listen.body_limits(),
             seconds=listen.timeout_read,
-            together=listen.bytes_together(sees),
             large=large,
+            sees=lambda: pool.sees,
         ),
     ]
     failed = {HTTPException: _refuse, Exception: _fail}

@@ -160,14 +160,14 @@ class ListenParams(Params):
         check=integers(-1),
     )
 
-    def bytes_per_body(self, sees: bool) -> int:
-        """Return the limit of the bytes of one request body; sees: a model may take images."""
-        return (self.max_body or (64 if sees else 16)) << 20
-
-    def bytes_together(self, sees: bool) -> int:
-        """Return the limit of the total bytes of all request bodies: at least one body."""
-        one = self.bytes_per_body(sees)
-        return max(self.max_bodies << 20 or min(2 * one, host.memory()[1] // 16), one)
+    def body_limits(self) -> dict[bool, tuple[int, int]]:
+        """Return the limits in bytes of one request body, and of all together, which is at least
+        one; the key is True if a model may take images."""
+        share, limits = host.memory()[1] // 16, {}
+        for sees, usual in ((False, 16), (True, 64)):
+            one = (self.max_body or usual) << 20
+            limits[sees] = one, max(self.max_bodies << 20 or min(2 * one, share), one)
+        return limits
 
     def keys(self) -> tuple[str, ...]:
         """Return all keys; OSError if their file cannot be read."""

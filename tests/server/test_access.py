@@ -163,10 +163,11 @@ def test_large_requests(state: ModelState) -> None:
 
 
 def test_a_server_without_images_limits_its_bodies_more() -> None:
-    p = ListenParams()
-    assert (p.bytes_per_body(False), p.bytes_per_body(True)) == (16 << 20, 64 << 20)
-    assert p.bytes_together(False) < p.bytes_together(True)
-    assert ListenParams(max_body=3).bytes_per_body(True) == 3 << 20
+    limits = ListenParams().body_limits()
+    assert (limits[False][0], limits[True][0]) == (16 << 20, 64 << 20)
+    assert limits[False][1] < limits[True][1]
+    of_both = ListenParams(max_body=3, max_bodies=5).body_limits()
+    assert of_both[False] == of_both[True] == (3 << 20, 5 << 20)
 
 
 def test_slow_requests(state: ModelState) -> None:

@@ -132,6 +132,19 @@ class ModelPool:
     def single_entry(self) -> ModelEntry:
         return next(iter(self.entries.values()))
 
+    @property
+    def sees(self) -> bool:
+        """True if a model takes images, or may do so once it is loaded."""
+        if self.several or not self.entries:
+            return self.several
+        lease = self.models.peek(self.single_entry.name)
+        if lease is None:
+            return self.single_entry.sees
+        try:
+            return lease.served.state.sees
+        finally:
+            lease.end()
+
     def check_ready(self) -> None:
         if self.loss is not None:
             self.loss.check()
@@ -246,7 +259,7 @@ def status_name(info: ModelInfo) -> str:
 
 def holding(state: ModelState) -> ModelPool:
     """Return a pool of one model that is loaded already."""
-    pool = ModelPool([ModelEntry("", lambda _: state, sees=state.sees)])
+    pool = ModelPool([ModelEntry("", lambda _: state)])
     with pool.models.use(""):
         pool.ready = True
     return pool

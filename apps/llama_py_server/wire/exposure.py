@@ -62,7 +62,7 @@ def exposure(listen: ListenParams, server: ServerParams, models: ModelsParams) -
         yield "any web page can read and change everything by DNS rebinding (--allowed-host '*')"
     yield (
         f"limits: {listen.max_connections} connections, {server.max_queue} waiting requests, "
-        f"request bodies of up to {listen.bytes_together(sees=True) >> 20} MiB"
+        f"request bodies of up to {listen.body_limits()[True][1] >> 20} MiB"
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -49,17 +49,22 @@ class BodyLimit:
     """Refuses bodies that are too large or too slow, or exceed the total size.
 
     Attributes:
-        most: Bytes of a body of `large` paths, which take prompts; other paths take 1 MiB.
+        limits: Two numbers of bytes, by the result of `sees`. The first is for a body of `large`
+            paths, which take prompts; other paths take 1 MiB. The second is for all bodies of
+            unanswered requests; beyond it a client may have its share, by the number of clients.
         seconds: Time limit for receiving a body.
-        together: Bytes of all bodies of unanswered requests; beyond them a client may have its
-            share, `together` over the number of clients.
     """
 
     def __init__(
-        self, app: ASGIApp, most: int, seconds: float, together: int, large: Collection[str]
+        self,
+        app: ASGIApp,
+        limits: Mapping[bool, tuple[int, int]],
+        seconds: float,
+        large: Collection[str],
+        sees: Callable[[], bool],
     ) -> None:
-        self.app, self.most, self.seconds = app, most, seconds
-        self.together, self.large = together, frozenset(large)
+        self.app, self.limits, self.seconds = app, limits, seconds
+        self.large, self.sees = frozenset(large), sees
         self._unknown, self._trimmer = Client(""), Trimmer()
         self.n_bytes = self.n_clients = 0  # of all current bodies
 
@@ -67,7 +72,8 @@ class BodyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        most = self._max_bytes(scope)
+        most, together = self.limits[self.sees()]
+        most = self._max_bytes(scope, most)
         said = Headers(scope=scope).get("content-length", "")
         size = int(said) if said.isdecimal() and len(said) < 20 else 0
         if size > most or len(said) >= 20:
@@ -94,8 +100,8 @@ class BodyLimit:
             whole = not message.get("more_body", False)
             if n > most:
                 raise _too_large(most)
-            if self.n_bytes > self.together < client.n_bytes * self.n_clients:
-                why = f"all requests have more than {self.together} bytes; try again later"
+            if self.n_bytes > together < client.n_bytes * self.n_clients:
+                why = f"all requests have more than {together} bytes; try again later"
                 raise HTTPError("unavailable_error", f"{why} (--max-bodies allows more)")
             return message
 
@@ -112,10 +118,10 @@ class BodyLimit:
         self.n_bytes += n
         self.n_clients += (client.n_bytes > 0) - (before > 0)
 
-    def _max_bytes(self, scope: Scope) -> int:
+    def _max_bytes(self, scope: Scope, most: int) -> int:
         if scope["method"] in NO_BODY:
             return IGNORED
-        return self.most if scope["path"] in self.large else min(SMALL, self.most)
+        return most if scope["path"] in self.large else min(SMALL, most)
 
 
 def _too_large(most: int) -> HTTPError:
