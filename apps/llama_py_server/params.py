@@ -161,8 +161,8 @@ class ListenParams(Params):
     )
 
     def body_limits(self) -> dict[bool, tuple[int, int]]:
-        """Return the limits in bytes of one request body, and of all together, which is at least
-        one; the key is True if a model may take images."""
+        """Return limits in bytes, by whether a model may take images: for one request body, and for
+        all current bodies."""
         share, limits = host.memory()[1] // 16, {}
         for sees, usual in ((False, 16), (True, 64)):
             one = (self.max_body or usual) << 20
