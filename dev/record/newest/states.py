@@ -10,34 +10,40 @@ from typing import Any
 
 from ggml_py.inspection.dump import Record
 
-INDICES = "rs_s_copy"
+INDICES, VIEW = "rs_s_copy", " (view)"
 
 
 def split_states(nodes: list[Record]) -> list[Record]:
     """Replace each GET_ROWS of states and its views. New nodes keep the index of an old one, as in
     their names; nodes without an old index have -1."""
     found: list[Record] = []
-    owners: dict[str, str] = {}  # of views, by the former owner
-    names: dict[str, str] = {}  # of nodes, by the former name
+    owners: dict[str, str] = {}  # new name of a result, by the former one
+    names: dict[Any, str] = {}  # new name of a view, by the former one and the shape
     i = 0
     while i < len(nodes):
         if nodes[i]["op"] == "GET_ROWS" and nodes[i]["src"][1]["name"] == INDICES:
             rows, main, _, _, _ = block = nodes[i : i + 5]
             new = _name_of(main)
-            owners[rows["name"]] = names[main["name"]] = new
+            owners[rows["name"]] = names[_key(main)] = new
             found += _split(block, new, first=len(owners) == 1)
             i += 5
             continue
         node, i = nodes[i], i + 1
-        src = [{**s, "name": names.get(s["name"], s["name"])} for s in node["src"]]
-        name, owner = node["name"], node["view_src"]
-        if owner in owners and name.startswith(" (view)"):
-            names[name] = owners[owner] + name.removeprefix(" (view)")
-        else:
-            names.pop(name, None)
-        view_src = owners.get(owner, owner)
-        found.append({**node, "name": names.get(name, name), "view_src": view_src, "src": src})
+        owner = owners.get(node["view_src"])
+        src = [{**s, "name": names.get(_key(s), s["name"])} for s in node["src"]]
+        names.pop(_key(node), None)
+        if owner and node["src"][0]["name"].startswith(VIEW):
+            src[0]["name"] = owner + node["src"][0]["name"].removeprefix(VIEW)
+        if owner and node["name"].startswith(VIEW):
+            new = owner + node["name"].removeprefix(VIEW)
+            names[_key(node)] = new
+            node = {**node, "name": new}
+        found.append({**node, "view_src": owner or node["view_src"], "src": src})
     return found
+
+
+def _key(node: Record) -> Any:
+    return node["name"], *node["ne"]
 
 
 def _name_of(main: Record) -> str:
