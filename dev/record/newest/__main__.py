@@ -7,6 +7,7 @@
     python -m dev.record.newest judge ARCH ...  # rows of docs/judged.md; needs an OpenCL device
     python -m dev.record.newest compare FILE ...  # compare llama-py with it: nodes and values
     python -m dev.record.newest keys ARCH [KEY=VALUE ...]  # keys and tensors that it loads
+    python -m dev.record.newest graph ARCH [KEY=VALUE ...]  # nodes of the smallest file
 
 Installation of the wheel in a folder:
 
@@ -35,6 +36,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+COMMANDS = ("record", "types", "check", "judge", "compare", "keys", "graph")
 LIBC = "libc/usr/lib/x86_64-linux-gnu"
 
 
@@ -43,7 +45,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("--dir", type=Path, default=os.environ.get("LLAMA_CPP_NEWEST"))
-    p.add_argument("command", choices=("record", "types", "check", "judge", "compare", "keys"))
+    p.add_argument("command", choices=COMMANDS)
     p.add_argument("names", nargs="+", metavar="NAME", help="ARCH, FILE or KEY=VALUE")
     args = p.parse_args()
     if args.dir is None:
@@ -56,10 +58,10 @@ def main() -> None:
     from dev.record.newest import commands
 
     with tempfile.TemporaryDirectory() as folder:
-        if args.command == "keys":
+        if args.command in ("keys", "graph"):
             given = (name.split("=", 1) for name in args.names[1:])
             values = {key: json.loads(value) for key, value in given}
-            commands.keys(args.names[0], values, Path(folder))
+            getattr(commands, args.command)(args.names[0], values, Path(folder))
             return
         for name in args.names:
             getattr(commands, args.command)(name, Path(folder))

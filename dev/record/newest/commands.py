@@ -113,6 +113,25 @@ def keys(arch: str, given: Mapping[str, Any], folder: Path) -> None:
         print(f"  {tensor} [{' '.join(said.split())}]")
 
 
+def graph(arch: str, given: Mapping[str, Any], folder: Path) -> None:
+    """Print the nodes of three tokens and one more, for a file with the smallest keys and tensors
+    that llama.cpp loads. Parameters have their index; zeros are omitted."""
+    loader = Loader(arch, given, folder)
+    if message := loader.add_missing():
+        raise SystemExit(f"llama.cpp refuses the file: {message.strip()}")
+    with Newest(loader.path, nodes=True) as engine:
+        engine.run(runs.batch([0, 1, 2]))
+        if engine.api.llama_get_memory(engine.ctx):
+            engine.run(runs.batch([0], 3))
+        for node in engine.nodes:
+            sources = ", ".join(s["name"] for s in node["src"])
+            params = {i: x for i, x in enumerate(node["params"]) if x}
+            call = f"{node['name']} = {node['op']}({sources})"
+            print(
+                f"{node['dec']} {node['i']:4} {call} {params or ''} -> {node['type']} {node['ne']}"
+            )
+
+
 def variants(arch: str) -> list[str]:
     return [variant for name, variant in tiny.every() if name == arch]
 

@@ -51,7 +51,7 @@ class Loader:
         import llama_cpp
 
         self.api: Any = llama_cpp
-        self.arch, self._path = arch, folder / "probe.gguf"
+        self.arch, self.path = arch, folder / "probe.gguf"
         self.keys: dict[str, Any] = {f"{arch}.{k}": v for k, v in {**SIZES, **keys}.items()}
         self.tensors: dict[str, Shape] = {}
 
@@ -82,12 +82,12 @@ class Loader:
         self.api.llama_log_set(callback, None)
         params = self.api.llama_model_default_params()
         params.n_gpu_layers = 0
-        self.api.llama_model_load_from_file(str(self._path).encode(), params)
+        self.api.llama_model_load_from_file(str(self.path).encode(), params)
 
     def _write(self, more_keys: Mapping[str, Any], more_tensors: Iterable[str] = ()) -> None:
         keys = {**more_keys, **self.keys}
         tensors = {**dict.fromkeys(more_tensors, (1, 1, 1, 7)), **self.tensors}
-        w = gguf.GGUFWriter(self._path, self.arch)
+        w = gguf.GGUFWriter(self.path, self.arch)
         w.add_string("tokenizer.ggml.model", "test")
         w.add_array("tokenizer.ggml.tokens", [f"t{i}" for i in range(N_TOKENS)])
         kinds: dict[type, Any] = {bool: w.add_bool, int: w.add_uint32, float: w.add_float32}
@@ -135,13 +135,13 @@ class Loader:
 
     def _errors(self, pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
         """Yield the two groups of each error, and rename the key or tensor in the file."""
-        raw = self._path.read_bytes()
+        raw = self.path.read_bytes()
         while found := pattern.search(self._load_apart()):
             yield found[1], found[2]
             name = found[1].encode()
             size = len(name).to_bytes(8, "little")
             raw = raw.replace(size + name, size + b"-" + name[1:])
-            self._path.write_bytes(raw)
+            self.path.write_bytes(raw)
 
 
 def _shape(said: str) -> Shape:
