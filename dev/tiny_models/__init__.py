@@ -51,6 +51,7 @@ class Tiny:
     first      position of its first token
     steps      number of greedy tokens after it
     sequences  number of sequences decoded together
+    marks      of tokens, if the model scores options (Batch.marks); the prompt's length
     pooling    types of embeddings: "none" (of each token), "mean", "cls", "last"
     """
 
@@ -69,6 +70,7 @@ class Tiny:
     first: int = 0
     steps: int = 6
     sequences: int = 3
+    marks: str = ""
     pooling: Sequence[str] = ()
 
     @property

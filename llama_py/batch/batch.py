@@ -16,6 +16,7 @@ SeqIds = tuple[int, ...]
 Wanted = Literal["last", "all", "none"]
 
 END = 2**31 - 1  # one past any position
+N_MARKS = 5  # values of marks
 
 
 @dataclass(slots=True)
@@ -28,6 +29,8 @@ class Batch:
              M-RoPE embeddings may give [n_pos, n_tokens]
     seq_ids  the sequences each token belongs to; None: sequence 0
     outputs  True for tokens with logits; None: as specified by decode's arguments
+    marks    mark of each token, for models that score options (HParams.decides): 0 unmarked, 1 to 3
+             question, 4 option; None: all unmarked
     """
 
     tokens: Sequence[int] | I32 | None = None
@@ -35,6 +38,7 @@ class Batch:
     pos: Sequence[int] | I32 | None = None
     seq_ids: Sequence[Iterable[int]] | None = None
     outputs: Sequence[bool] | npt.NDArray[np.bool_] | None = None
+    marks: Sequence[int] | I32 | None = None
 
 
 @dataclass(slots=True)
@@ -49,6 +53,7 @@ class UBatch:
     output      bool [n_tokens]
     batch_idxs  index of each token in the batch
     kind        kind of the tokens, see BatchSplitter.set_kinds
+    marks       I32 [n_tokens] or None
     """
 
     equal_seqs: bool
@@ -64,6 +69,7 @@ class UBatch:
     output: npt.NDArray[np.bool_]
     batch_idxs: npt.NDArray[np.intp]
     kind: int = 0
+    marks: I32 | None = None
     _by_seq: list[tuple[int, Index]] | None = field(default=None, repr=False)
 
     @property

@@ -9,7 +9,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ContextError
-from llama_py.batch.batch import END, F32, I32, Batch, Index, SeqIds, Wanted, index_sequences
+from llama_py.batch.batch import (
+    END,
+    F32,
+    I32,
+    N_MARKS,
+    Batch,
+    Index,
+    SeqIds,
+    Wanted,
+    index_sequences,
+)
 
 
 class Positions(Protocol):
@@ -73,6 +83,7 @@ class CheckedBatch:
         self._check_pos(memory)
         self._check_coupled(memory)
         self._read_outputs(batch, "all" if output_all else outputs, output_all)
+        self._read_marks(batch)
         self.split_reset()
 
     def split_reset(self) -> None:
@@ -243,6 +254,12 @@ class CheckedBatch:
             self.output = np.full(self.n_tokens, outputs == "all")
             self.output[-1] = outputs != "none"
         self.n_outputs = int(np.count_nonzero(self.output))
+
+    def _read_marks(self, batch: Batch) -> None:
+        self.marks: I32 | None = None
+        if batch.marks is not None:
+            self.marks = _ints("marks", batch.marks, 0, N_MARKS).reshape(-1)
+            self._check_length("marks", self.marks.size)
 
 
 def _format_values(values: I32) -> str:

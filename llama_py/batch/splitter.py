@@ -22,9 +22,10 @@ class BatchSplitter(CheckedBatch):
     """A checked batch, and its remaining tokens.
 
     apart  each ubatch of `split_equal` has tokens of one sequence set only
+    by_turns  each ubatch has tokens of one sequence set only
     """
 
-    apart = False
+    apart = by_turns = False
     _kinds: npt.NDArray[np.intp] | None = None
 
     def set_kinds(self, kinds: npt.NDArray[np.intp] | None) -> None:
@@ -188,6 +189,7 @@ class BatchSplitter(CheckedBatch):
             self.output[where],
             idxs,
             0 if self._kinds is None else int(self._kinds[idxs[0]]),
+            None if self.marks is None else self.marks[where],
         )
 
 
@@ -244,6 +246,9 @@ def create_splitter(
         outputs=wanted,
         output_all=cparams.embeddings or reads,
     )
+    splitter.by_turns = hp.decides
+    if hp.decides or splitter.marks is not None:
+        _check_marks(splitter, hp, cparams)
     pooled = cparams.embeddings and cparams.pooling not in ("none", "last")
     if (pooled or not cparams.causal_attn) and splitter.n_tokens > cparams.n_ubatch:
         what = f"pooling {cparams.pooling}" if pooled else "a model with bidirectional attention"
@@ -252,3 +257,18 @@ def create_splitter(
             f"n_ubatch = {cparams.n_ubatch}; use a larger n_ubatch"
         )
     return splitter
+
+
+def _check_marks(splitter: BatchSplitter, hp: HParams, cparams: CParams) -> None:
+    """Raise ContextError for marks without effect, and for a sequence in several ubatches."""
+    if splitter.marks is not None and not (hp.decides and cparams.embeddings):
+        need = "a context with embeddings=True" if hp.decides else "a model that scores options"
+        raise ContextError(f"marks need {need}; omit marks for architecture {hp.arch!r}")
+    if splitter.marks is None and hp.cached:
+        return
+    n = max(np.arange(splitter.n_tokens)[tokens].size for tokens in splitter.by_seq().values())
+    if n > cparams.n_ubatch:
+        raise ContextError(
+            f"marked options need each sequence in one ubatch, but one has {n} tokens and "
+            f"n_ubatch = {cparams.n_ubatch}; use a larger n_ubatch"
+        )

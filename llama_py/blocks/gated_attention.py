@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ggml_py.ops import cont, mul, reshape, sigmoid, view
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import QKV, Projections, attend
+from llama_py.blocks.attention import QKV, Projections, attend, attend_within
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.indexer import mask_unchosen
 from llama_py.blocks.rope import rope
@@ -49,7 +49,8 @@ class GatedAttention:
         mask, n_kv_max = None, 0
         if chosen is not None:
             mask, n_kv_max = mask_unchosen(g.inp_attn(il).kq_mask, chosen), chosen.ne[0]
-        cur = attend(g, QKV(q, k, v), il, Scores(inv_sqrt(d), n_kv_max=n_kv_max), mask)
+        qkv, how = QKV(q, k, v), Scores(inv_sqrt(d), n_kv_max=n_kv_max)
+        cur = attend(g, qkv, il, how, mask) if g.hp.cached else attend_within(g, qkv, il, how)
         g.cb(cur, "attn_pregate", il)  # [d * n_head, n_tokens]
         cur = g.cb(mul(cur, g.cb(sigmoid(gate), "gate_sigmoid", il)), "attn_gated", il)
         return g.cb(self.output(g, cur), "attn_output", il)

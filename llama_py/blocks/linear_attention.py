@@ -5,12 +5,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from ggml_py.ops import add, mul, repeat_4d, reshape, sigmoid, silu, softplus, ssm_conv
+from ggml_py.ops import (
+    add,
+    concat,
+    fill,
+    mul,
+    repeat_4d,
+    reshape,
+    sigmoid,
+    silu,
+    softplus,
+    ssm_conv,
+    transpose,
+)
 from ggml_py.tensor import Tensor
+from ggml_py.types import F32
 from llama_py.blocks.delta_net import (
     DELTA_NET,
     Delta,
     build_conv_state,
+    build_delta_net,
     build_recurrent_attn,
     l2_norm,
 )
@@ -18,6 +32,7 @@ from llama_py.blocks.functions import heads
 from llama_py.blocks.state import read_states
 from llama_py.gguf.keys import Keys, number, uint
 from llama_py.graph.builder import GraphBuilder
+from llama_py.graph.inputs.base import new_input
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.shard import Shard
 from llama_py.memory.specs import StateSpec
@@ -161,7 +176,7 @@ class DeltaProjections:
 class LinearAttention:
     """[n_embd, n_tokens] -> the same. The state of each sequence is in a cell of the memory."""
 
-    parts_keep = StateSpec
+    parts_keep: ClassVar[type[StateSpec] | None] = StateSpec
 
     def __init__(
         self,
@@ -179,25 +194,38 @@ class LinearAttention:
         self.norm = w.norm("ssm_norm", hp.ssm_d_state)
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
-        hp, n_seqs, mctx = self.hp, g.ubatch.n_seqs, g.inp_rs.mctx
+        hp = self.hp
         size, n_head = hp.ssm_d_state, hp.ssm_dt_rank
         x = self.projections.project(g, cur, il)
         gate = mul(g.cb(softplus(add(x.alpha, self.dt)), "a_softplus", il), self.a)
         gate = reshape(g.cb(gate, "gate", il), 1, n_head, *g.per_seq)  # log of the decay
-        conv_states, states = mctx.get_r_l(il), mctx.get_s_l(il)
-        conv_input = self.conv_input(g, conv_states, x.qkv, il)
-        state = read_states(g, states, hp.n_embd_s)
-        state = g.cb(reshape(state, size, size, n_head, n_seqs), "state_predelta", il)
+        conv_input = self.with_last_inputs(g, x.qkv, il)
+        state = g.cb(self.first_state(g, il), "state_predelta", il)
         conv = g.cb(ssm_conv(conv_input, self.conv1d), "conv_output_raw", il)
         conv = g.cb(silu(conv), "conv_output_silu", il)  # [conv_dim, T, B]
         q, k, v = self.split_qkv(g, conv, il)
-        output = build_recurrent_attn(g, states, Delta(q, k, v, gate, x.beta), state, il)
+        output = self.run_rule(g, Delta(q, k, v, gate, x.beta), state, il)
         g.cb(output, "attn_output", il)
         z = reshape(x.z, size, n_head, *g.per_seq)
         output = self.apply_gate(g, output, z, il)
         output = g.cb(reshape(output, hp.value_dim, *g.per_seq), "final_output", il)
         cur = g.cb(self.projections.out(g, output), "linear_attn_out", il)
         return reshape(cur, hp.n_embd, g.n_tokens)
+
+    def with_last_inputs(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
+        """Return the convolution's input: x [conv_dim, T, B] after the inputs before it.
+        -> [d_conv - 1 + T, conv_dim, B]"""
+        return self.conv_input(g, g.inp_rs.mctx.get_r_l(il), x, il)
+
+    def first_state(self, g: GraphBuilder, il: int) -> Tensor:
+        """Return the state that each sequence starts from, [S, S, H, B]."""
+        size, n_head = self.hp.ssm_d_state, self.hp.ssm_dt_rank
+        state = read_states(g, g.inp_rs.mctx.get_s_l(il), self.hp.n_embd_s)
+        return reshape(state, size, size, n_head, g.ubatch.n_seqs)
+
+    def run_rule(self, g: GraphBuilder, x: Delta, state: Tensor, il: int) -> Tensor:
+        """Run the delta net from a state, and store the new one. -> [S, H, T, B]"""
+        return build_recurrent_attn(g, g.inp_rs.mctx.get_s_l(il), x, state, il)
 
     def conv_input(self, g: GraphBuilder, states: Tensor, x: Tensor, il: int) -> Tensor:
         """Prepend earlier inputs of the convolution and store the new last inputs.
@@ -234,3 +262,24 @@ class LinearAttention:
         x = reshape(x, size, 1, n_group, n_tokens)
         x = repeat_4d(x, size, n_head // n_group, n_group, n_tokens)
         return reshape(x, size, n_head, n_seq_tokens, n_seqs)
+
+
+class StatelessLinearAttention(LinearAttention):
+    """Linear attention within a ubatch: states are zero before it, and not kept."""
+
+    parts_keep = None
+
+    def with_last_inputs(self, g: GraphBuilder, x: Tensor, il: int) -> Tensor:
+        zeros = _zeros(self.hp.ssm_d_conv - 1, x.ne[0], x.ne[2])
+        return concat(zeros, transpose(x), 0)
+
+    def first_state(self, g: GraphBuilder, il: int) -> Tensor:
+        size = self.hp.ssm_d_state
+        return _zeros(size, size, self.hp.ssm_dt_rank, g.ubatch.n_seqs)
+
+    def run_rule(self, g: GraphBuilder, x: Delta, state: Tensor, il: int) -> Tensor:
+        return build_delta_net(g, x, state, il)[0]
+
+
+def _zeros(*ne: int) -> Tensor:
+    return fill(new_input("", F32, *ne), 0.0)

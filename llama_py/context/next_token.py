@@ -37,7 +37,7 @@ class NextTokenPath:
         last, embd = self.ubatch, None
         if isinstance(tokens, Batch):
             batch, embd = tokens, tokens.embd
-            if not self._is_alike(batch, logits):
+            if batch.marks is not None or not self._is_alike(batch, logits):
                 return None
             tokens = () if batch.tokens is None else batch.tokens
         elif last.n_seqs_unq > 1 or seq_id != last.seq_id_unq[0] or not self._are_all(logits):
@@ -133,7 +133,7 @@ def next_token_path(
     in_a_row = ubatch.n_seqs_unq == 1 and ubatch.pos[n - 1] - ubatch.pos[0] == n - 1
     if not alone or not (n == ubatch.n_seqs_unq or in_a_row):
         return None
-    if ubatch.token is None or ubatch.seq_id != splitter.seq_id:
+    if splitter.marks is not None or ubatch.token is None or ubatch.seq_id != splitter.seq_id:
         return None
     if any(len(ids) > 1 for ids in ubatch.seq_id) or not mctx.is_settled:
         return None

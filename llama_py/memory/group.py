@@ -149,7 +149,9 @@ class MemoryGroup:
     def _ways_to_split(
         self, splitter: BatchSplitter, n_ubatch: int, whole_seqs: bool
     ) -> Iterator[Callable[[], UBatch | None]]:
-        if not self.parts:  # tokens see only their ubatch
+        if splitter.by_turns:
+            yield lambda: splitter.split_seq(n_ubatch)
+        elif not self.parts:  # tokens see only their ubatch
             yield lambda: splitter.split_simple(splitter.n_tokens)
         elif self.recr is not None and whole_seqs and self.recr.whole_seqs:
             yield lambda: splitter.split_seq(n_ubatch)

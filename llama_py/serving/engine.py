@@ -42,6 +42,7 @@ from llama_py.serving.slots import SlotInfo
 from llama_py.serving.tasks import Steps, Task, at_once
 from llama_py.support.resource import Resource
 from llama_py.support.signature import takes
+from llama_py.text.generate import check_predicts
 from llama_py.text.rerank import check_reranks, pair
 
 log = logging.getLogger("llama_py")
@@ -271,6 +272,7 @@ class Engine(Resource):
 
     def _check_answers(self) -> None:
         """Raise ContextError if the model cannot generate text."""
+        check_predicts(self._ctx)
         if not self._ctx.memory.parts:
             raise ContextError(
                 f"architecture {self.model.arch!r} has no KV cache or state, so it cannot "

@@ -149,7 +149,17 @@ def join_pieces(pieces: Iterator[Piece]) -> str:
     return text
 
 
+def check_predicts(ctx: Context) -> None:
+    """Raise ContextError if the model gives scores of options instead of logits."""
+    if ctx.model.hparams.decides:
+        raise ContextError(
+            f"architecture {ctx.model.arch!r} scores marked options, so it cannot generate text; "
+            "use ctx.encode(Batch(tokens, marks=marks))"
+        )
+
+
 def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
+    check_predicts(ctx)
     if not ctx.memory.parts:
         raise ContextError(
             f"architecture {ctx.model.arch!r} has no KV cache or state, so it cannot generate "

@@ -65,6 +65,11 @@ class Weights:
         """Return True if the file has the tensor."""
         return self.prefix + name in self._all.infos
 
+    def n_rows(self, name: str, default: int) -> int:
+        """Return the rows of a tensor whose size no key has; `default` if it is missing."""
+        info = self._all.infos.get(self.prefix + name)
+        return default if info is None else info.ne[1]
+
     def any_ends(self, suffix: str) -> bool:
         """Return True if the file has a tensor name that ends with `suffix`."""
         return any(name.endswith(suffix) for name in self._all.infos)

@@ -44,10 +44,11 @@ NAMES = [
 
 
 def continues(name: str) -> bool:
-    """Whether a text may come in pieces: layers keep what they have seen, tokens see only those
-    before them, and there is no encoder."""
+    """Whether a text may come in pieces, each with logits: layers keep what they have seen, tokens
+    see only those before them, and there is no encoder."""
     architecture = known(name).architecture
-    return bool(kept(name)) and architecture.hp.causal_attn and "encoder" not in architecture.gtypes
+    in_pieces = architecture.hp.causal_attn and not architecture.hp.decides
+    return bool(kept(name)) and in_pieces and "encoder" not in architecture.gtypes
 
 
 def kept(name: str) -> list[MemorySpec]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -138,6 +139,19 @@ def pooled(case: Case, kind: str, **how: Any) -> Result:
         return Result(values={"embd": np.stack(rows)})
 
 
+def score_options(case: Case, **how: Any) -> Result:
+    """Return the scores of marked options, and of a text without marks."""
+    ids, marks = case.tokens(case.tiny.prompt), [int(mark) for mark in case.tiny.marks]
+    found = []
+    for some in (marks, None):
+        with case.open(pooling="none", **how) as engine:
+            engine.run(replace(batch(ids, outputs="all"), marks=some))
+            if "nodes" in how:
+                return Result(engine.nodes)
+            found.append(engine.embeddings(len(ids))[:, 0])
+    return Result(values={"scores": found[0], "unmarked": found[1]})
+
+
 POOLING = ("none", "mean", "cls", "last", "rank")
 RUNS: dict[str, Callable[[Case], Result]] = {
     "nodes-fa-on": nodes,
@@ -156,6 +170,9 @@ RUNS: dict[str, Callable[[Case], Result]] = {
     "trunk": trunk,
     "draft": draft,
     "encoder": encoder,
+    "nodes-marked": lambda case: score_options(case, nodes=True),
+    "nodes-marked-fa-off": lambda case: score_options(case, nodes=True, flash=False),
+    "marked": score_options,
     "nodes-features": lambda case: drafts.features(case, nodes=True),
     "nodes-states": lambda case: drafts.states(case, nodes=True),
     "nodes-states-fa-off": lambda case: drafts.states(case, nodes=True, flash=False),
@@ -221,6 +238,7 @@ def wanted(tiny: Tiny, facts: Facts) -> list[str]:
         "trunk": not facts.n_nextn,
         "draft": not facts.n_nextn,
         "encoder": facts.start is None,
+        **dict.fromkeys(("nodes-marked", "nodes-marked-fa-off", "marked"), not tiny.marks),
         **dict.fromkeys(("nodes-sequences", "sequences", "logits", "exact"), not facts.logits),
     }
     for kind in POOLING:

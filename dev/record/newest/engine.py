@@ -8,6 +8,7 @@ from itertools import groupby
 import numpy as np
 
 from dev.record.golden.engines import LlamaCpp
+from dev.record.newest.marks import run_marked
 from dev.record.newest.states import split_states
 from ggml_py.inspection.dump import Record
 from llama_py.batch import Batch
@@ -20,7 +21,10 @@ class Newest(LlamaCpp):
 
     def run(self, batch: Batch, encode: bool = False) -> None:
         first = len(self.nodes)
-        super().run(batch, encode)
+        if batch.marks is None:
+            super().run(batch, encode)
+        else:
+            run_marked(self.api, self.ctx, batch, not self.api.llama_model_has_decoder(self.model))
         graphs = groupby(self.nodes[first:], lambda node: node["dec"])
         self.nodes[first:] = [node for _, graph in graphs for node in to_former_graph([*graph])]
 
