@@ -23,17 +23,18 @@ def _read_bytes(t: Tensor) -> int:
 
 
 @op("MUL_MAT", "prec:i hint:i 4x src_prec:i", batch=(1,), flops=_flops, rounds=(0, 1))
-def mul_mat(a: Tensor, b: Tensor, prec: str = "default") -> Tensor:
-    """b times the transpose of a (ggml.c:ggml_mul_mat). a [k, n, A2, A3], b [k, m, B2, B3] -> F32
-    [n, m, B2, B3]
+def mul_mat(a: Tensor, b: Tensor, prec: str = "default", b_prec: str = "default") -> Tensor:
+    """b times the transpose of a (ggml.c:ggml_mul_mat, ggml_prec_set_src). a [k, n, A2, A3],
+    b [k, m, B2, B3] -> F32 [n, m, B2, B3]
 
     A2 divides B2 and A3 divides B3. b is rounded to the activation type of the weight type
     (REFERENCE: ggml-cpu's vec_dot_type).
+    b_prec  "f32": b has values that half precision cannot represent
     """
     fits = a.ne[0] == b.ne[0] and divides(a.ne[2], b.ne[2]) and divides(a.ne[3], b.ne[3])
     require(fits, "mul_mat: a and b must have equal ne0, and a's ne2, ne3 must divide b's", a, b)
     require(not a.is_transposed(), "mul_mat: a must not be transposed (use cont)", a)
-    return node("MUL_MAT", F32, (a.ne[1], *b.ne[1:]), a, b, params=(PREC[prec], 0, 0))
+    return node("MUL_MAT", F32, (a.ne[1], *b.ne[1:]), a, b, params=(PREC[prec], 0, PREC[b_prec]))
 
 
 def mul_mat_hadamard(a: Tensor, b: Tensor) -> Tensor:

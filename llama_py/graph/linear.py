@@ -31,6 +31,7 @@ class Linear:
 
     prec  "f32": sums need more than half precision
     before_bias  name of the result without the bias
+    in_prec  "f32": inputs exceed the range of half precision
     """
 
     weight: Tensor
@@ -38,10 +39,11 @@ class Linear:
     scale: Tensor | None = None
     prec: str = "default"
     before_bias: str = ""
+    in_prec: str = "default"
 
     def product(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """Multiply by the weight: [n_in, n] -> [n_out, n]."""
-        return mul_mat(self.weight, x, self.prec)
+        return mul_mat(self.weight, x, self.prec, self.in_prec)
 
     def matmul(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """scale * (weight x), without the bias. [n_in, n] -> [n_out, n]"""

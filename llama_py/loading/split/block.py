@@ -122,14 +122,15 @@ class SplitLinear(Linear):
 
     def __init__(self, whole: Linear, rows: Sequence[Tensor], group: Group) -> None:
         """Store the parts; rows: a matrix [n_in, n_i] per device."""
-        super().__init__(whole.weight, whole.bias, whole.scale, whole.prec, whole.before_bias)
+        prec = whole.prec, whole.before_bias, whole.in_prec
+        super().__init__(whole.weight, whole.bias, whole.scale, *prec)
         self.rows, self.group = rows, group
 
     def product(self, g: GraphBuilder, x: Tensor) -> Tensor:
-        spread = Spread.for_graph(g, self.group)
+        spread, prec = Spread.for_graph(g, self.group), (self.prec, self.in_prec)
         g.expand(x)
         parts = [
-            spread.build(i, lambda i=i, w=w: mul_mat(w, spread.get_replica(x, i), self.prec))
+            spread.build(i, lambda i=i, w=w: mul_mat(w, spread.get_replica(x, i), *prec))
             for i, w in enumerate(self.rows)
         ]
         return spread.side_by_side(parts)
