@@ -261,9 +261,15 @@ def create_splitter(
 
 def _check_marks(splitter: BatchSplitter, hp: HParams, cparams: CParams) -> None:
     """Raise ContextError for marks without effect, and for a sequence in several ubatches."""
-    if splitter.marks is not None and not (hp.decides and cparams.embeddings):
-        need = "a context with embeddings=True" if hp.decides else "a model that scores options"
-        raise ContextError(f"marks need {need}; omit marks for architecture {hp.arch!r}")
+    if splitter.marks is not None and not hp.decides:
+        raise ContextError(
+            f"architecture {hp.arch!r} does not score marked options; omit marks from the batch"
+        )
+    if splitter.marks is not None and not cparams.embeddings:
+        raise ContextError(
+            "scores of marked options are embeddings; create the context with embeddings=True, or "
+            "use ctx.encode"
+        )
     if splitter.marks is None and hp.cached:
         return
     n = max(np.arange(splitter.n_tokens)[tokens].size for tokens in splitter.by_seq().values())

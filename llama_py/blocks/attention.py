@@ -201,7 +201,8 @@ def attend_within(g: GraphBuilder, qkv: QKV, il: int, how: Scores) -> Tensor:
     mask = g.inp_no_cache(g.hp.layers[il].window).kq_mask
     for t in qkv.q, qkv.k, qkv.v:
         g.expand(t)
-    if rest := mask.ne[0] - g.n_tokens:
+    if g.hp.within_step > 1:  # also without a rest
+        rest = mask.ne[0] - g.n_tokens
         qkv = QKV(qkv.q, *(pad(t, 0, 0, rest, 0) for t in (qkv.k, qkv.v)))
     return g.cb(mha(g, *qkv, mask, il, how), "kqv_out", il)
 

@@ -31,7 +31,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.marks import InputFields
 from llama_py.graph.inputs.tokens import InputEmbd
 from llama_py.graph.linear import Linear, Norm
-from llama_py.hparams import EPS
+from llama_py.hparams import EPS, MAX_LAYERS
 from llama_py.memory.specs import MemorySpecs
 from llama_py.models.qwen35 import Qwen35HParams
 from llama_py.models.trunks.decision import DecisionDecoder
@@ -55,8 +55,8 @@ class ClefHParams(Qwen35HParams):
     cached = False
     within_step = 256
     f_norm_eps: float = number(EPS, least=0)
-    n_routing: int = uint("decision.routing_block_count")
-    n_joint: int = uint("decision.block_count")
+    n_routing: int = uint("decision.routing_block_count", most=MAX_LAYERS)
+    n_joint: int = uint("decision.block_count", most=MAX_LAYERS)
     n_head_decision: int = uint("decision.head_count", least=1)
 
     def load(self, keys: Keys) -> None:

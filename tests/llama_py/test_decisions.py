@@ -88,8 +88,10 @@ def test_what_is_refused(scorer: LoadedModel) -> None:
         ctx.decode(Batch(TOKENS, marks=[1, 4] * 4))
     with pytest.raises(ContextError, match="embeddings=True"):
         scorer.context(n_ctx=64).decode(Batch(TOKENS, marks=[1, 4] * 4))
-    with pytest.raises(ContextError, match="a model that scores options"):
+    with pytest.raises(ContextError, match="does not score marked options"):
         llama_py.load().context(n_ctx=64).decode(Batch(TOKENS, marks=[1, 4] * 4))
+    row = scorer.context(n_ctx=64).encode(Batch(TOKENS, marks=[1, 4] + [0] * 6))
+    assert row[:, 0].tolist() == scores(scorer, [1, 4] + [0] * 6)
     with pytest.raises(ContextError, match="scores marked options"):
         scorer.generate([1, 2], max_tokens=1)
 
@@ -117,7 +119,7 @@ def test_a_question_without_options_is_nan(clef: LoadedModel, marks: list[int]) 
 
 
 def test_a_text_is_read_alone(clef: LoadedModel) -> None:
-    """Nothing is kept of the texts before, nor mixed with those beside."""
+    """Earlier texts and other sequences have no effect."""
     marks = [1, 4, 0, 4]
     ctx = clef.context(n_ctx=64, n_seq_max=2, embeddings=True)
     for _ in range(2):
