@@ -52,8 +52,10 @@ class Loader:
 
         self.api: Any = llama_cpp
         self.arch, self.path = arch, folder / "probe.gguf"
-        self.keys: dict[str, Any] = {f"{arch}.{k}": v for k, v in {**SIZES, **keys}.items()}
-        self.tensors: dict[str, Shape] = {}
+        tensors = {key for key in keys if key.endswith((".weight", ".bias"))}
+        values = {**SIZES, **keys}.items()
+        self.keys: dict[str, Any] = {f"{arch}.{k}": v for k, v in values if k not in tensors}
+        self.tensors: dict[str, Shape] = {name: tuple(keys[name]) for name in tensors}
 
     def message(self) -> str:
         """Return llama.cpp's error for the file, or ""."""
