@@ -49,6 +49,8 @@ def check(arch: str, folder: Path) -> None:
     for variant in variants(arch):
         about = store.about(arch, variant)
         path = tiny.write(arch, variant, folder)
+        if target := tiny.find(arch, variant).drafts_for:
+            tiny.write(*target, folder)
         case = record_golden.case_of(arch, variant, path, about.facts, Newest)
         nodes, values = store.nodes(arch, variant), store.values(arch, variant)
         for run in about.runs:
