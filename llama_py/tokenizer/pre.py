@@ -28,6 +28,7 @@ class PreTokenizer:
     as_bytes       tokens consist of GPT-2's characters for bytes; else of text, with U+2581 for a
                    space (if `escape`), and a character without a token becomes tokens of bytes
     newlines       a row of newlines that is a token is that token
+    space_prefix   a word other than newlines starts with U+2581
     lowercase      letters are lowercased, if the model supports it
     """
 
@@ -41,6 +42,7 @@ class PreTokenizer:
     as_bytes: bool = True
     escape: bool = False
     newlines: bool = False
+    space_prefix: bool = False
     lowercase: bool = True
 
     @property
@@ -190,6 +192,7 @@ _CHAMELEON = (
 _DEFAULT = (Kinds(r"[\p{P}\$\+<=>\^~\|]+"), _GPT2, Kinds(r"\p{N}+"), PatternCut(r"[0-9][0-9][0-9]"))
 _FALCON = (Kinds(r"[\p{P}\$\+<=>\^~\|`]+"), _GPT2, PatternCut(r"[0-9][0-9][0-9]"))
 _LINES = PatternCut(r"[^\n]+|\n+")
+_SPACED_LINES = PatternCut(r"▁?[^▁\n]+|▁|\n+")
 
 
 def _names(names: str, *cuts: CutStep, **flags: Any) -> dict[str, PreTokenizer]:
@@ -258,6 +261,15 @@ PRE_TOKENIZERS: Mapping[str, PreTokenizer] = {
         as_bytes=False,
         escape=True,
         newlines=True,
+    ),
+    **_names(
+        "mmbert",
+        _SPACED_LINES,
+        clean_spaces=True,
+        as_bytes=False,
+        escape=True,
+        newlines=True,
+        space_prefix=True,
     ),
     **_names("sarvam-moe", _LINES, as_bytes=False, escape=True),
     **_names("whitespace", PatternCut(r"\S+"), clean_spaces=True, as_bytes=False, lowercase=False),

@@ -16,7 +16,7 @@ from llama_py.tokenizer.models import _base
 from llama_py.tokenizer.pre import PRE_TOKENIZERS
 from tests.support import vocab_data
 from tests.support.text_vocab import bpe, spm
-from tests.support.vocabularies import VOCABULARIES, recorded, texts
+from tests.support.vocabularies import VOCABULARIES, recorded, texts_of
 
 
 def ways() -> Iterator[str]:
@@ -91,7 +91,7 @@ def test_breakers_may_be_stopped() -> None:
 def test_pieces_of_a_text_are_converted_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(characters, "PIECE", 3)
     tokenizer, ids = Tokenizer.from_metadata(VOCABULARIES[name]()), recorded()[name]
-    for text, expected in list(zip(texts(), ids, strict=True))[::5]:
+    for text, expected in list(zip(texts_of(name), ids, strict=True))[::5]:
         assert tokenizer.tokenize(text) == expected, repr(text)
 
 

@@ -75,6 +75,7 @@ CUTS = {
     "poro-chat": "I'm| HelloWorld's| 12345| x=y;| 你好a|\t \n | z|…|🙂| é| (|a|)|-b",
     "viking": "I'm| HelloWorld's| |1|2|3|4|5| x=y;| 你好a|\t \n | z|…|🙂| é| (|a|)|-|1|2",
     "gemma4": "I'm HelloWorld's 12345 x=y; 你好a\t |\n|  z…🙂 é |\n\n| a",
+    "mmbert": "I'm HelloWorld's 12345 x=y; 你好a\t |\n|  z…🙂 é |\n\n|a|▁|▁b|\n",
     "whitespace": "I'm| |HelloWorld's| |12345| |x=y;| |你好a|\t \n  |z…🙂| |é| \u2003",
     "chameleon": "I|'|m| HelloWorld|'|s| |1|2|3|4|5| x|=|y|;| 你好a|\t| |\n|  |z|…|🙂| e|́| "
     "|<|sentinel|:|7|>|IMGIMGABZ|    |x|\n",
@@ -236,6 +237,13 @@ def test_tokens_that_eat_the_spaces_beside_them(
 ) -> None:
     tokenizer = Tokenizer.from_metadata(bpe_meta(special={token: CONTROL}) | said)
     assert tokenizer.tokenize(f"a {token} a") == ids
+
+
+def test_words_of_mmbert_start_with_a_space() -> None:
+    special = {"▁": NORMAL, "<mask>": CONTROL, "<b>": CONTROL}
+    tokenizer = bpe("▁ a", "a ▁", special=special, pre="mmbert", add_bos_token=False)
+    assert pieces(tokenizer, "a  a\na<b>a <b>") == ["▁a", "▁", "▁a", "▁a", "<b>", "▁a", "▁", "<b>"]
+    assert pieces(tokenizer, "a \n <mask> a<mask>") == ["▁a", "<mask>", "▁a", "<mask>"]
 
 
 def test_what_ends_generation() -> None:

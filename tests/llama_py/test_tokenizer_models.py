@@ -16,7 +16,7 @@ from llama_py.tokenizer import Tokenizer, TokenType
 from tests.support import vocab_data
 from tests.support.gguf_writer import gguf, kv, write
 from tests.support.text_vocab import bpe, bpe_meta, spm, vocab_gguf
-from tests.support.vocabularies import VOCABULARIES, recorded, texts
+from tests.support.vocabularies import VOCABULARIES, recorded, texts_of
 
 NORMAL, CONTROL, UNKNOWN = TokenType.NORMAL, TokenType.CONTROL, TokenType.UNKNOWN
 USER_DEFINED, UNUSED = TokenType.USER_DEFINED, TokenType.UNUSED
@@ -49,8 +49,9 @@ def pieces(tokenizer: Any, text: str) -> list[str]:
 @pytest.mark.parametrize("name", [n for n in VOCABULARIES if n not in vocab_data.NAMES])
 def test_ids_are_those_of_llama_cpp(name: str) -> None:
     tokenizer, ids = Tokenizer.from_metadata(VOCABULARIES[name]()), recorded()[name]
-    assert len(ids) == len(texts()) > 300
-    for text, expected in zip(texts(), ids, strict=True):
+    texts = texts_of(name)
+    assert len(ids) == len(texts) > 300
+    for text, expected in zip(texts, ids, strict=True):
         assert tokenizer.tokenize(text) == expected, repr(text)
 
 

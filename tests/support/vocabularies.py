@@ -1,9 +1,11 @@
 """Vocabularies and texts on which tokenizers are compared with llama.cpp's.
 
-`VOCABULARIES` is the name to the metadata of a file, `texts` what to tokenize, and
-tests/data/vocab/ids.xz what llama.cpp makes of it. To write that anew, with llama-cpp-python:
+`VOCABULARIES` is the name to the metadata of a file, `texts_of` what to tokenize, and
+tests/data/vocab/ids.xz what llama.cpp makes of it. To write that anew, with llama-cpp-python, and
+with llama.cpp b11739 for the names in `NEWEST`:
 
     python -m tests.support.vocabularies
+    python -m dev.record.newest vocab "gpt2, mmbert" "t5, nfc"
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from __future__ import annotations
 import json
 import lzma
 import random
+import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -44,14 +47,31 @@ PIECES = (
     *("\U00013460", "\u1c89", "\U00010d41", "\U00013439", "\u0cf3", "\u2ffc", "\U0001fae8"),
     *("<s>", "</s>", "<unk>", "[MASK]", "[CLS]", "[SEP]", "<mask>", "<u>", "<ù", "<", "Ġ", "##a"),
 )
+# Characters with forms that are equal by Unicode; the last four lines are of Unicode 14 to 17.
+_FORMS = (
+    "e\u0301 é <e\u0301> <é> <s> e a\u0302\u0323 a\u0323\u0302 ậ ạ â \u0301 \u0300\u0316 \u0334 "
+    "\u0344 \u0308 \u0340 \u212b Å \u2126 Ω \uf900 \u8c48 \U0002f800 \u4e3d ☃ "
+    "\u0915\u093c \u0958 \u09c7\u09be \u09cb \u0f73 \u0f71\u0f72 か\u3099 が \ufb1d \u05d9\u05b4 "
+    "\u1100 \u1161 \u11a8 가 각 \u11a7 \U0001d15e \U0001d157\U0001d165 "
+    "\u0897 \u1aca \u1ac1 \u1acf \U0001e4ec \U000105d2\u0307 \U000105c9 \U000113c2 "
+    "\U000113c5 \U000113c7 \U000113b8 \U000113d0 \U00011384\U000113bb \U00011385 "
+    "\U0001611e \U00016121 \U0001611f \U00016126 \U00016129 \U00016122 \U00016127 "
+    "\U00016d63 \U00016d67 \U00016d68 \U00016d69 \U00016d6a"
+)
+FORMS = (" ", "x" + "\u0301\u0316" * 20, *_FORMS.split(" "))
 
 
 @cache
-def texts(n: int = 300, seed: int = 1) -> list[str]:
+def texts(n: int = 300, seed: int = 1, pieces: tuple[str, ...] = PIECES) -> list[str]:
     """All pieces by themselves, then n random rows of them."""
     rng = random.Random(seed)
-    rows = ["".join(rng.choice(PIECES) for _ in range(rng.randint(1, 12))) for _ in range(n)]
-    return ["", *PIECES, *rows]
+    rows = ["".join(rng.choice(pieces) for _ in range(rng.randint(1, 12))) for _ in range(n)]
+    return ["", *pieces, *rows]
+
+
+def texts_of(name: str) -> list[str]:
+    """Texts for a vocabulary."""
+    return texts(pieces=FORMS) if name == "t5, nfc" else texts()
 
 
 def _stored(name: str, n: int = 6000) -> Meta:
@@ -102,6 +122,20 @@ def _unprefixed() -> Meta:
     more = {"<u>": TokenType.USER_DEFINED, "ﬁé": TokenType.USER_DEFINED, "ſx": TokenType.NORMAL}
     keys = {"add_space_prefix": False, "remove_extra_whitespaces": False, "add_eos_token": False}
     return _changed(_stored("nomic-bert-moe"), more, **keys)
+
+
+def _forms() -> Meta:
+    """A token per character of the forms."""
+    tokens = dict.fromkeys(("<pad>", "</s>", "<unk>", "<s>"), TokenType.CONTROL)
+    tokens |= dict.fromkeys(sorted({c for piece in FORMS for c in piece.replace(" ", "▁")}), 1)
+    tokens |= {"<é>": TokenType.USER_DEFINED, "\u0301\u0316": TokenType.NORMAL}
+    types = np.array(list(tokens.values()), "i4")
+    meta = {"model": "t5", "tokens": list(tokens), "token_type": types, "normalizer.nfc": True}
+    return _named(meta | {"scores": np.zeros(len(tokens), "f4") - 2, "add_space_prefix": True})
+
+
+def _masked() -> Meta:
+    return _changed(pairs("mmbert"), {"<mask>": TokenType.CONTROL})
 
 
 def _world() -> Meta:
@@ -208,30 +242,35 @@ VOCABULARIES: dict[str, Callable[[], Meta]] = {
     "whitespace, gpt-2": partial(pairs, "gpt-2", "whitespace"),
     # gpt2 with this one stops llama.cpp at two spaces (GGML_ASSERT in find_bpe_rank).
     **{f"gpt2, {pre}": partial(pairs, pre) for pre in PRE_TOKENIZERS if pre != "whitespace"},
+    "gpt2, mmbert": _masked,
+    "t5, nfc": _forms,
 }
+NEWEST = ("gpt2, mmbert", "t5, nfc")
 
 
 @cache
 def recorded() -> dict[str, list[list[int]]]:
-    """Vocabulary to the ids of each of `texts()`, with special tokens."""
+    """Vocabulary to the ids of each of its texts, with special tokens."""
     found: dict[str, list[list[int]]] = json.loads(lzma.decompress(RECORD.read_bytes()))
     return found
 
 
-def main() -> None:
+def record(names: Iterable[str]) -> None:
+    """Record ids of vocabularies by the installed llama_cpp."""
     import llama_cpp
 
     from tests.support.llama_cpp_vocab import LlamaCpp
 
-    ids = {}
+    ids = dict(recorded())
     with tempfile.TemporaryDirectory() as folder:
-        for name, meta in VOCABULARIES.items():
-            theirs = LlamaCpp(llama_cpp, write(Path(folder), vocab_gguf(meta())))
-            ids[name] = [theirs.tokenize(text, True, True) for text in texts()]
+        for name in names:
+            theirs = LlamaCpp(llama_cpp, write(Path(folder), vocab_gguf(VOCABULARIES[name]())))
+            ids[name] = [theirs.tokenize(text, True, True) for text in texts_of(name)]
     text = json.dumps(ids, separators=(",", ":"))
     RECORD.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    recorded.cache_clear()
     print(f"{RECORD.stat().st_size} {RECORD}")
 
 
 if __name__ == "__main__":
-    main()
+    record(sys.argv[1:] or [name for name in VOCABULARIES if name not in NEWEST])

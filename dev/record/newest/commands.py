@@ -44,6 +44,13 @@ def types(arch: str, folder: Path) -> None:
         quantize.record(arch, variant, folder)
 
 
+def vocab(name: str, folder: Path) -> None:
+    """Record the ids of texts by a vocabulary."""
+    from tests.support import vocabularies
+
+    vocabularies.record([name])
+
+
 def check(arch: str, folder: Path) -> None:
     """Compare recorded results with this build's."""
     for variant in variants(arch):

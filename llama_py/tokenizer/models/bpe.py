@@ -83,6 +83,8 @@ class BytePairs(TextModel):
 
     def _encode(self, text: str) -> list[int]:
         words = self._pre.split(decode_utf8(text))
+        if self._pre.space_prefix:
+            words = [word if word[0] in (SPACE, "\n") else SPACE + word for word in words]
         known, made = self._ids_of_word, self._encode_word
         return [
             id

@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from llama_py.support.stopping import EVERY, check_stopped
+from llama_py.tokenizer.characters import decode_utf8
 from llama_py.tokenizer.models._base import SPACE, TextModel
 from llama_py.tokenizer.models._charsmap import Charsmap
 from llama_py.tokenizer.models._trie import Trie, depth, matches, trie
+from llama_py.tokenizer.nfc import nfc
 from llama_py.tokenizer.vocab import PREFIX, Defaults, TokenType, flag, read_vocab
 
 _DEFAULTS = Defaults(add_eos=True, special_ids={"eos": 1, "unk": 2, "pad": 0})
@@ -33,10 +35,12 @@ class Unigram(TextModel):
         self.vocab = read_vocab(meta, _DEFAULTS)
         charsmap = meta.get(PREFIX + "precompiled_charsmap")
         self._charsmap = None if charsmap is None else Charsmap(charsmap)
+        self._nfc = flag(meta, "normalizer.nfc", False)
         self._merge_spaces = flag(meta, "remove_extra_whitespaces", False)
 
     def encode(self, text: str) -> list[int]:
         """Encode a text; each byte that is not UTF-8 becomes U+FFFD."""
+        text = nfc(decode_utf8(text)) if self._nfc else text
         data = self._normalize(text.encode("utf-8", "surrogateescape"))
         starts, tokens = self._segment(data)
         ids: list[int] = []
