@@ -11,7 +11,7 @@ import pytest
 
 from llama_py.sampler.breakers import find_breakers
 from llama_py.support.stopping import EVERY, check_stopped, iterate_checked, use_stop_check
-from llama_py.tokenizer import Tokenizer, characters
+from llama_py.tokenizer import Tokenizer, characters, nfc
 from llama_py.tokenizer.models import _base
 from llama_py.tokenizer.pre import PRE_TOKENIZERS
 from tests.support import vocab_data
@@ -90,6 +90,7 @@ def test_breakers_may_be_stopped() -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_pieces_of_a_text_are_converted_alike(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(characters, "PIECE", 3)
+    monkeypatch.setattr(nfc, "PIECE", 3)
     tokenizer, ids = Tokenizer.from_metadata(VOCABULARIES[name]()), recorded()[name]
     for text, expected in list(zip(texts_of(name), ids, strict=True))[::5]:
         assert tokenizer.tokenize(text) == expected, repr(text)

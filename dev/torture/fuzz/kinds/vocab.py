@@ -22,6 +22,7 @@ FLAGS = (
     "remove_extra_whitespaces",
     "normalizer.lowercase",
     "normalizer.strip_accents",
+    "normalizer.nfc",
 )
 SPECIAL = ("<unk>", "<s>", "</s>", "[CLS]", "[SEP]", "[UNK]", "<|im_end|>")
 PIECES = (
