@@ -47,6 +47,21 @@ TINY = {
         gain={"*.ffn_gate_inp.weight": 2, "*.attn_[qk].weight": 2},
         newest=True,
     ),
+    "softplus": Tiny(
+        keys={
+            **MOE,
+            **COMMON,
+            "block_count": 1,
+            "attention.sliding_window_pattern": [True],
+            "leading_dense_block_count": 0,
+            "expert_gating_func": 4,
+            "expert_weights_norm": True,
+            "expert_weights_scale": 1.5,
+        },
+        without=["*.bias", "*.scale"],
+        gain={"*.ffn_gate_inp.weight": 2},
+        newest=True,
+    ),
     "dense": Tiny(
         keys={
             **WIDE,

@@ -37,7 +37,7 @@ TINY = {
             **KEYS,
             "attention.sliding_window_pattern": [False, True],
             "expert_used_count": 1,
-            "expert_gating_func": 1,
+            "expert_gating_func": 4,
             "expert_weights_norm": False,
             "expert_weights_scale": 1.0,
             "logit_scale": 1.0,

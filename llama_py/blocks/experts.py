@@ -146,6 +146,8 @@ class Experts:
             bias=routing.router_bias,
             scaled=routing.router_scaled,
         )
+        if routing.gating == "sqrt_softplus":
+            self.router.prec = "f32"
         self.probs_bias: Tensor | None = None
         if routing.bias != "no":
             declare = w.tensor if routing.bias == "needed" else w.optional_tensor

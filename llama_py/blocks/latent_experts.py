@@ -67,6 +67,7 @@ class LatentExperts:
     ) -> None:
         """Declare the weights; `experts`: of n_embd_latent dimensions; `norm`: of their sum."""
         self.experts, self.shared, self.norm = experts, shared, norm
+        experts.router.prec = "default"  # llama.cpp computes these logits outside build_moe_ffn
         self.first, self.n_routed = hp.first_routed, hp.n_embd_routed
         self.down = self.up = None
         if hp.n_expert_latent:

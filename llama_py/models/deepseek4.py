@@ -166,17 +166,16 @@ class TableExperts(Experts):
 
     def __init__(self, w: Weights, hp: Deepseek4HParams, il: int) -> None:
         hashed, n_expert = il < hp.n_layer_hash, hp.n_expert
-        router = w.linear("ffn_gate_inp", hp.n_embd, n_expert, scaled=False)
-        router.prec = "f32"
         super().__init__(
             w,
             hp,
             hp.n_ff_exp[il],
             experts=UNSCALED,
-            routing=Routing(gating="sqrt_softplus", bias="no" if hashed else "needed"),
+            routing=Routing(
+                gating="sqrt_softplus", bias="no" if hashed else "needed", router_scaled=False
+            ),
             weighing=Weighing(hp.expert_weights_norm, hp.expert_weights_scale),
             act=clamped_silu(hp.swiglu_clamp_exp[il]),
-            router=router,
         )
         self.drafts = il >= hp.n_layer
         self.media_bias = w.optional_tensor("exp_probs_b_vl.bias", n_expert)

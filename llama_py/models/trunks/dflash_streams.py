@@ -93,17 +93,14 @@ class StreamBlockLayer:
             hp.rope_freq_base_train,
         )
         self.attention = CompressedAttention(w, sizes, n_window=s.n_swa, drafts=True)
-        router = w.linear("ffn_gate_inp", n_embd, hp.n_expert, scaled=False)
-        router.prec = "f32"
         experts = Experts(
             w,
             hp,
             s.n_ff_exp[il],
             experts=UNSCALED,
-            routing=Routing(gating="sqrt_softplus", bias="needed"),
+            routing=Routing(gating="sqrt_softplus", bias="needed", router_scaled=False),
             weighing=Weighing(normed=s.norm_w, scale=s.w_scale),
             act=clamped_silu(s.clamp_exp[il]),
-            router=router,
         )
         shared = clamped_silu(s.clamp_shexp[il])
         n_shared = s.n_ff_exp[0] * s.n_expert_shared
