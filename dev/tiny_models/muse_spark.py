@@ -36,6 +36,8 @@ TINY = {
         keys={
             **KEYS,
             "attention.sliding_window_pattern": [False, True],
+            "rope.dimension_count": 16,
+            "rope.dimension_count_swa": 24,
             "expert_used_count": 1,
             "expert_gating_func": 4,
             "expert_weights_norm": False,

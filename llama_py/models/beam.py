@@ -16,15 +16,16 @@ from llama_py.gguf.keys import Keys, base, divisor, flag, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.tokens import InputAttnPower
 from llama_py.hparams import RMS_EPS
-from llama_py.hparams.layer_shape import ROPE_NEOX, Rope
+from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Decoder, LateSelectLayer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
+from llama_py.models.trunks.listed_windows import ListedWindows
 from llama_py.models.trunks.scaled_windows import ScaledWindows
 from llama_py.weights import Weights
 
 
-class BeamHParams(ScaledWindows, LeadingDenseHParams):
+class BeamHParams(ListedWindows, ScaledWindows, LeadingDenseHParams):
     """attn_temp_*   exponent and length of the factor on queries in layers without a window"""
 
     rope_type = ROPE_NEOX
@@ -37,7 +38,6 @@ class BeamHParams(ScaledWindows, LeadingDenseHParams):
     expert_weights_scale: float = number("expert_weights_scale")
     expert_weights_norm: bool = flag("expert_weights_norm")
     final_logit_softcap: float = divisor("final_logit_softcapping", 0.0)
-    n_swa: int = uint("attention.sliding_window", least=1)
     rope_freq_base_swa: float = base("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
     attn_temp_scale: float = number("attention.temperature_scale", 0.1)
     attn_temp_length: int = uint("attention.temperature_length", 2048, least=1)
@@ -46,16 +46,14 @@ class BeamHParams(ScaledWindows, LeadingDenseHParams):
         super().load(keys)
         if not self.attn_temp_scale:
             raise keys.error("attention.temperature_scale", "must not be 0")
-        if not any(self.swa_layers[: self.n_layer]):
+        if not any(self.swa_layers):
             raise keys.error("attention.sliding_window_pattern", "must have a layer with a window")
         if self.n_layer_dense_lead > self.n_layer:
             raise keys.error("leading_dense_block_count", f"must be at most {self.n_layer} layers")
 
     def _pattern(self, keys: Keys) -> tuple[bool, ...]:
-        return keys.flags("attention.sliding_window_pattern", self.n_layer_all, longer=False)
-
-    def rope(self, il: int) -> Rope | None:
-        return super().rope(il) if self.swa_layers[il] else None
+        keys.flags("attention.sliding_window_pattern", self.n_layer_all, longer=False)
+        return super()._pattern(keys)
 
 
 class BeamAttention(GatedHeads):

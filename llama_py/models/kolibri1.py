@@ -22,11 +22,11 @@ from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Decoder, LateSelectLayer
 from llama_py.models.trunks.experts import RoutedHParams
-from llama_py.models.trunks.listed_windows import ListedWindows
+from llama_py.models.trunks.listed_windows import ModelRopeWindows
 from llama_py.weights import Weights
 
 
-class Kolibri1HParams(ListedWindows, RoutedHParams):
+class Kolibri1HParams(ModelRopeWindows, RoutedHParams):
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)

@@ -12,11 +12,11 @@ from llama_py.hparams import RMS_EPS
 from llama_py.hparams.layer_shape import ROPE_NEOX
 from llama_py.models.trunks.decoder import Block, Decoder, Layer
 from llama_py.models.trunks.experts import RoutedHParams
-from llama_py.models.trunks.listed_windows import ListedWindows
+from llama_py.models.trunks.listed_windows import ModelRopeWindows
 from llama_py.weights import Weights
 
 
-class MaionCoderHParams(ListedWindows, LatentExpertHParams, RoutedHParams):
+class MaionCoderHParams(ModelRopeWindows, LatentExpertHParams, RoutedHParams):
     """n_moe_layer_step   the last layer of each period has experts"""
 
     rope_type = ROPE_NEOX

@@ -13,17 +13,18 @@ from llama_py.blocks.latent_experts import LatentExpertHParams, LatentExperts
 from llama_py.gguf.keys import Keys, base, divisor, flag, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Linear, Norm
-from llama_py.hparams import RMS_EPS, WindowedHParams
-from llama_py.hparams.layer_shape import ROPE_NORMAL, Rope
+from llama_py.hparams import RMS_EPS
+from llama_py.hparams.layer_shape import ROPE_NORMAL
 from llama_py.hparams.shard import Steps
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Decoder, LateSelectLayer
 from llama_py.models.trunks.experts import LeadingDenseHParams
+from llama_py.models.trunks.listed_windows import ListedWindows
 from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
 
-class MuseSparkHParams(LatentExpertHParams, WindowedHParams, LeadingDenseHParams):
+class MuseSparkHParams(LatentExpertHParams, ListedWindows, LeadingDenseHParams):
     """f_norm_post_eps   epsilon of norms after blocks and experts"""
 
     rope_type = ROPE_NORMAL
@@ -32,7 +33,6 @@ class MuseSparkHParams(LatentExpertHParams, WindowedHParams, LeadingDenseHParams
     n_layer_dense_lead = n_expert_shared = 0
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     f_norm_post_eps: float = number("post_norm_epsilon", least=0)
-    n_swa: int = uint("attention.sliding_window", least=1)
     rope_freq_base_swa: float = base("rope.freq_base_swa")
     final_logit_softcap: float = divisor("final_logit_softcapping")
     logit_scale: float = number("logit_scale")
@@ -45,13 +45,6 @@ class MuseSparkHParams(LatentExpertHParams, WindowedHParams, LeadingDenseHParams
     def load(self, keys: Keys) -> None:
         super().load(keys)
         self.of_latent(self.n_expert_latent, 0)
-
-    def _pattern(self, keys: Keys) -> tuple[bool, ...]:
-        trunk = keys.flags("attention.sliding_window_pattern", self.n_layer)
-        return trunk + (False,) * self.n_layer_nextn
-
-    def rope(self, il: int) -> Rope | None:
-        return super().rope(il) if self.swa_layers[il] else None
 
 
 class LateNorm(Norm):

@@ -1,5 +1,4 @@
-"""Sliding windows in layers that the file lists in an array; only these layers have RoPE, scaled
-like the whole model's."""
+"""Sliding windows in layers that the file lists in an array; only these layers have RoPE."""
 
 from __future__ import annotations
 
@@ -9,13 +8,11 @@ from llama_py.models.trunks.flagged_windows import FlaggedWindows
 from llama_py.models.trunks.scaled_windows import ScaledWindows
 
 
-class ListedWindows(FlaggedWindows, ScaledWindows):
-    """Hyperparameters; a frequency base for windows is ignored, like in llama.cpp."""
+class ListedWindows(FlaggedWindows):
+    """The first layer's number of rotated dimensions is all layers', like in llama.cpp."""
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        self.rope_freq_base_swa = self.rope_freq_base_train
-        # The first layer's number of rotated dimensions is all layers'.
         self.n_rot = self.n_rot_swa = self.n_rot_swa if self.swa_layers[0] else self.n_rot
 
     def _pattern(self, keys: Keys) -> tuple[bool, ...]:
@@ -26,3 +23,11 @@ class ListedWindows(FlaggedWindows, ScaledWindows):
 
     def rope(self, il: int) -> Rope | None:
         return super().rope(il) if self.swa_layers[il] else None
+
+
+class ModelRopeWindows(ListedWindows, ScaledWindows):
+    """RoPE is the whole model's; a frequency base for windows is ignored, like in llama.cpp."""
+
+    def load(self, keys: Keys) -> None:
+        super().load(keys)
+        self.rope_freq_base_swa = self.rope_freq_base_train
