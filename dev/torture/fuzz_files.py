@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 import tempfile
 from collections import Counter
@@ -34,6 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--start", type=int, default=0, help="the first case")
     p.add_argument("--count", type=int, default=1000)
     p.add_argument("--seconds", type=float, default=math.inf, help="at most")
+    p.add_argument("--arch", default="", help="architectures of model files, separated by commas")
     p.add_argument("--case", type=int, help="this one only, in this process")
     p.add_argument("--keep", type=Path, metavar="DIR", help="with --case: keep its files there")
     args = p.parse_args(argv)
@@ -43,6 +45,7 @@ def main(argv: list[str] | None = None) -> int:
     for name in args.kind:
         if name not in names():
             p.error(f"there is no kind {name!r}; there are {', '.join(names())}")
+    os.environ["LLAMA_PY_FUZZ_ARCHS"] = args.arch
     if args.case is not None:
         return one(args.kind[0], args.seed, args.case, args.keep)
     return max([many(name, args) for name in args.kind])

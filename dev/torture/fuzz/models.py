@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -25,6 +26,7 @@ from llama_py.models import architecture
 from llama_py.weights import Weights
 
 LARGEST = 4 << 20  # maximum bytes of a model at the start of cases
+ARCHS = "LLAMA_PY_FUZZ_ARCHS"  # variable: architectures, separated by commas
 MOST = 48 << 20  # maximum bytes of generated weights
 
 
@@ -126,8 +128,11 @@ def _other(rng: Random, old: Any) -> Any:
 
 
 def starts() -> Iterator[Start]:
-    """Yield all small tiny models."""
+    """Yield all small tiny models, of the architectures in the environment if it names some."""
+    only = os.environ.get(ARCHS, "").split(",")
     for arch, variant in tiny.every():
+        if only != [""] and arch not in only:
+            continue
         start = Start(arch, variant, tiny.find(arch, variant))
         if start.nbytes <= LARGEST:
             yield start
