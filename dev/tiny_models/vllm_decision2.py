@@ -29,6 +29,6 @@ TINY = {
         without=["blk.*.attn_[qkv].*"],
         keep=["*.attn_qkv.*"],
         newest=True,
-        marks="0002220" + "0" * 29 + "4400",
+        marks="4400222044004440" + "0" * 20 + "4400",
     ),
 }

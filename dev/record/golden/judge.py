@@ -158,7 +158,7 @@ def quantized(
 
 def is_exact(name: str) -> bool:
     """Return True if a run is compared at a lower precision."""
-    return name.startswith(("exact", "pooled-"))
+    return name.startswith(("exact", "pooled-", "marked"))
 
 
 def steady(
@@ -183,7 +183,7 @@ def steady(
 
 def continues(made: tiny.Tiny, facts: runs.Facts) -> bool:
     """Return True if the text may be processed in parts."""
-    if made.drafts_for is not None or not facts.memory or facts.start is not None:
+    if made.drafts_for or made.marks or not facts.memory or facts.start is not None:
         return False
     return made.keys.get("attention.causal", True) is True
 
