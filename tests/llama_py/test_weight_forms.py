@@ -155,7 +155,9 @@ def test_scales_multiply_what_their_matrix_gives(name: str) -> None:
     n_layer = live(name).hparams.n_layer  # each rounds
     assert nmse(expected, run(name, fold_scales)) < SAME * max(1, n_layer / 4)
     # by the norms after each of these matrices
-    undone = name.startswith(("gemma3", "olmo2-windows", "plamo2", "plamo3", "exaone4-dense"))
+    undone = name.startswith(
+        ("gemma3", "olmo2-windows", "plamo2", "plamo3", "exaone4-dense", "kolibri1-softmax")
+    )
     assert (nmse(expected, run(name, unscaled)) > 1e-6) != undone
 
 
