@@ -51,8 +51,7 @@ TINY = {
         keys={
             **MOE,
             **COMMON,
-            "block_count": 1,
-            "attention.sliding_window_pattern": [True],
+            "attention.sliding_window_pattern": [True, True],
             "leading_dense_block_count": 0,
             "expert_gating_func": 4,
             "expert_weights_norm": True,
