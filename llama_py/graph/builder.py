@@ -14,6 +14,7 @@ from llama_py.graph.inputs.recurrent import InputRS, InputSlots
 from llama_py.graph.inputs.tokens import InputEmbd, InputOutIds, InputPos
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult, Input
+from llama_py.graph.rotations import Rotations
 from llama_py.hparams.layer_shape import Window
 from llama_py.hparams.variants import Variant
 from llama_py.memory.specs import INDEX
@@ -38,6 +39,8 @@ class GraphBuilder:
         self.ubatch = params.ubatch
         self.mctx = params.mctx
         self.res = GraphResult(params)
+        folded = self.hp.hadamard
+        self.rotations = None if folded is None else Rotations(folded, self.res)
         self.gf = self.res.graph
         self.expand = self.gf.build_forward_expand
         self.n_tokens = params.ubatch.n_tokens
@@ -91,13 +94,20 @@ class GraphBuilder:
 
     def rows(self, table: Tensor, ids: Tensor) -> Tensor:
         """Look up rows of an embedding table, with adapters applied: ids I32 [n] -> [n_embd, n]."""
-        return self.params.loras.add_to_rows(get_rows(table, ids), table, ids)
+        rows = get_rows(table, ids)
+        if self.rotations is not None:
+            rows = self.rotations.restore_rows(table, rows)
+        return self.params.loras.add_to_rows(rows, table, ids)
+
+    def rotate(self, weight: Tensor, x: Tensor) -> Tensor:
+        """Return what a weight multiplies for x: x itself, unless the weight is folded."""
+        return x if self.rotations is None else self.rotations.rotate(weight, x)
 
     def mm(
         self, weight: Tensor, x: Tensor, prec: str = "default", scale: Tensor | None = None
     ) -> Tensor:
         """Compute scale * (weight x), with adapters (build_lora_mm): [n_in, n] -> [n_out, n]."""
-        res = mul_mat(weight, x, prec)
+        res = mul_mat(weight, self.rotate(weight, x), prec)
         res = res if scale is None else mul(res, scale)
         return self.params.loras.add_terms(res, weight, x)
 

@@ -43,7 +43,7 @@ class Linear:
 
     def product(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """Multiply by the weight: [n_in, n] -> [n_out, n]."""
-        return mul_mat(self.weight, x, self.prec, self.in_prec)
+        return mul_mat(self.weight, g.rotate(self.weight, x), self.prec, self.in_prec)
 
     def matmul(self, g: GraphBuilder, x: Tensor) -> Tensor:
         """scale * (weight x), without the bias. [n_in, n] -> [n_out, n]"""
@@ -83,7 +83,8 @@ class ExpertLinear:
 
         x [n_in, 1 or n_used, n_tokens], ids [n_used, n_tokens] -> [n_out, n_used, n_tokens]
         """
-        cur = mul_mat_id(self.weight, x, ids, self.in_prec, self.first, self.of)
+        cur = g.rotate(self.weight, x)
+        cur = mul_mat_id(self.weight, cur, ids, self.in_prec, self.first, self.of)
         if self.scale is not None:
             n_expert = self.scale.ne[0]
             scales = reshape(self.scale, 1, n_expert, 1)

@@ -27,6 +27,7 @@ from llama_py.gguf.keys import (
     uint,
     uints,
 )
+from llama_py.hparams.hadamard import Hadamard
 from llama_py.hparams.layer_shape import (
     ROPE_IMROPE,
     ROPE_MROPE,
@@ -79,6 +80,7 @@ class HParams(DeclaredKeys):
     n_cls_out   scores of a reranker
     n_pos_per_embd   positions per token: one, or one per RoPE axis
     time_last   the last axis has the positions of the first
+    hadamard   rotations of folded weights, if any
     non_causal_type  layers where tokens see later tokens, if the context is non-causal
     """
 
@@ -159,6 +161,7 @@ class HParams(DeclaredKeys):
         self._check_heads(keys)
         self._check_rope(keys)
         self.load(keys)
+        self.hadamard = Hadamard.read(keys)
         self.per_layer_keys = frozenset(keys.per_layer)
         self._check_axes()
         self.layers = tuple(self.layer(il) for il in range(self.n_layer_all))

@@ -105,6 +105,7 @@ class SplitGatedAttention(GatedAttention):
 
 class Qwen3Next(HybridMoe):
     arch = "qwen3next"
+    foldable = True
     HParams = Qwen3NextHParams
     sizes = {48: "80B.A3B"}
     names = NAMES | {

@@ -348,6 +348,11 @@ class Weights:
         return self._all.infos
 
     @property
+    def declared(self) -> Mapping[str, Tensor]:
+        """The tensors of the file that the model uses, by name."""
+        return self._all.tensors
+
+    @property
     def reference_engine(self) -> str:
         """Reference engine of the computation, a value of `llama_py.params.like.LIKE`."""
         return self._all.like
