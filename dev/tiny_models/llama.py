@@ -1,6 +1,7 @@
 """Tiny models of Llama."""
 
 from dev.tiny_models import WIDE, Tiny
+from dev.tiny_models._hadamard import ATTENTION, FFN, folded
 
 DENSE = {**WIDE, "attention.layer_norm_rms_epsilon": 1e-5}
 
@@ -12,5 +13,37 @@ TINY = {
     "moe": Tiny(
         keys={**DENSE, "expert_count": 5, "expert_used_count": 2},
         gain={"*.attn_[qk].weight": 2, "*.ffn_gate_inp.weight": 2},
+    ),
+    # The head, the table and some matrices are not folded; there are no signs.
+    "hadamard": Tiny(
+        keys={
+            **DENSE,
+            "expert_count": 5,
+            "expert_used_count": 2,
+            **folded(
+                [["attn_k", "ffn_up_exps"], ["attn_output", "ffn_gate_exps", "ffn_down_exps"]],
+                block=4,
+                head=False,
+                table=False,
+            ),
+        },
+        gain={"*.attn_[qk].weight": 2, "*.ffn_gate_inp.weight": 2},
+        newest=True,
+    ),
+    "tied": Tiny(
+        keys={
+            **DENSE,
+            **folded(
+                [[*ATTENTION, *FFN]] * 2,
+                [64, 96, 128],
+                version=2,
+                block=32,
+                head=False,
+                tied_output=True,
+            ),
+        },
+        without=["output.weight"],
+        gain=TIED,
+        newest=True,
     ),
 }

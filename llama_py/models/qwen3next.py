@@ -49,7 +49,9 @@ class Qwen3NextProjections(DeltaProjections):
             return super().gates(g, cur, il)
         n_head = self.hp.ssm_dt_rank
         b, a = self.mixed_ba(g, cur, il)
-        beta = reshape(sigmoid(cont(b)), 1, n_head, *g.per_seq)
+        if g.rotations is None:  # the llama.cpp that reads folded weights needs no copy
+            b = cont(b)
+        beta = reshape(sigmoid(b), 1, n_head, *g.per_seq)
         return beta, cont(a, n_head, *g.per_seq)
 
     def mixed_ba(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor, Tensor]:

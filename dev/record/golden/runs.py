@@ -228,7 +228,8 @@ def wanted(tiny: Tiny, facts: Facts) -> list[str]:
     if tiny.drafts_for is not None:
         return of_drafts
     without = {
-        "nodes-unfused": not facts.delta_net,
+        # The newest build has other ops there, and does not choose them by itself.
+        "nodes-unfused": not facts.delta_net or tiny.newest,
         "nodes-indexer": not facts.indexer,
         "indexer": not facts.indexer,
         "nodes-streams": not facts.streams,

@@ -170,6 +170,11 @@ class Hybrid(DraftingDecoder):
             return DeltaAttention(w, self.hp, self.projections)
         return self.full(w, self.hp)
 
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
+        # The llama.cpp that reads folded weights selects the rows of outputs earlier.
+        folded = g.rotations is not None and not g.cparams.embeddings_nextn
+        return folded or super().skips_unused_rows(g)
+
     @abstractmethod
     def feed_forward(self, w: Weights, il: int) -> Block:
         """Declare the block after a layer's attention."""
