@@ -21,9 +21,7 @@ TINY = {
             **DENSE,
             **EXPERTS,
             **folded(
-                [[*DELTA_NET, *FUSED], [*ATTENTION, *FUSED]],
-                [48, 64, 80, 128],
-                gdn_v_grouped=True,
+                [[*DELTA_NET, *FUSED], [*ATTENTION, *FUSED]], [48, 64, 80, 128], gdn_v_grouped=True
             ),
         },
         keep=["*.ffn_gate_up_exps.weight"],

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,7 +89,7 @@ class Rotations:
 
     def _group_heads(self, x: Tensor) -> Tensor:
         """Permute value heads: the groups of keys become the last: [value_dim, ...] -> same."""
-        hp = self.hp
+        hp: Any = self.hp  # of a model with delta nets
         size, n_group, n_head = hp.ssm_d_state, hp.ssm_n_group, hp.ssm_dt_rank
         heads = reshape(x, size, n_group, n_head // n_group, x.n_rows)
         return reshape(cont(permute(heads, 0, 2, 1, 3)), *x.ne)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from ggml_py.errors import HParamsError
+from ggml_py.errors import HParamsError, WeightsError
 from ggml_py.tensor import Tensor
 from llama_py.gguf.keys import DeclaredKeys, Keys, flag, text, uint
 
@@ -41,9 +41,7 @@ class Hadamard(DeclaredKeys):
 
     version: int = uint(VERSION, least=1, most=2)
     block: int = uint(f"/{PREFIX}block_size")
-    transform: str = text(
-        f"/{PREFIX}transform", choices=("normalized-sylvester-walsh-hadamard",)
-    )
+    transform: str = text(f"/{PREFIX}transform", choices=("normalized-sylvester-walsh-hadamard",))
     axis: str = text(f"/{PREFIX}axis", choices=("input-last-dimension",))
     sign_mode: str = text(f"/{PREFIX}sign_mode", choices=("identity", "explicit"))
     grouped: bool = flag(f"/{PREFIX}gdn_v_grouped", False)
@@ -99,6 +97,16 @@ class Hadamard(DeclaredKeys):
         if self.sign_mode == "explicit" and width not in self.signs:
             raise self._error("sign_widths", f"must have {width}, the input width of {name!r}")
 
+    def check_adapter(self, path: str, names: Iterable[str]) -> None:
+        """Raise WeightsError if an adapter changes a folded weight; `names` of its targets."""
+        folded = sorted(self.products.union((TABLE,) if self.table else ()).intersection(names))
+        if folded:
+            raise WeightsError(
+                f"{path}: the adapter changes {len(folded)} weights that the model's file has in "
+                f"folded form (prism.hadamard.weight_names), such as {folded[0]}; use a file of "
+                "the model without folded weights"
+            )
+
     def refuse(self, what: str, remedy: str) -> HParamsError:
         """Return an error: `what` is not possible with folded weights."""
         return HParamsError(
@@ -107,9 +115,8 @@ class Hadamard(DeclaredKeys):
 
     def _signs(self) -> dict[int, npt.NDArray[np.float32]]:
         widths, values = (self._numbers(key) for key in ("sign_widths", "sign_values"))
-        for width in widths:
-            if width < 1 or width % self.block:
-                raise self._error("sign_widths", f"must be multiples of block_size = {self.block}")
+        if not widths or any(n < 1 or n % self.block for n in widths):
+            raise self._error("sign_widths", f"must be multiples of block_size = {self.block}")
         if len(set(widths)) != len(widths):
             raise self._error("sign_widths", "must not repeat a width")
         if len(values) != sum(widths):

@@ -293,6 +293,8 @@ class LoadedModel(Resource):
         Raises GGUFError for an invalid file, WeightsError for an adapter of another model.
         """
         adapter = Adapter(path, self.arch, self._weights.places, self.placement.host)
+        if self.hparams.hadamard is not None:
+            self.hparams.hadamard.check_adapter(str(path), adapter.pairs)
         readers = find_weight_users(self.architecture, adapter.tensors(), Loras(((adapter, 1.0),)))
         unread = [t.name for t in adapter.tensors() if not readers[id(t)]]
         if unread:

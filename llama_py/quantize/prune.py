@@ -71,6 +71,11 @@ def pruned_metadata(file: GGUFFile, pruned: Collection[int]) -> dict[str, bytes]
     """
     kind = architecture(file.architecture)
     old = kind.HParams(file.metadata, kind.arch)
+    if old.hadamard is not None:
+        raise GGUFError(
+            f"{file.path}: layers cannot be pruned, because prism.hadamard.weight_names has names "
+            "of weights in layers; prune the file before its weights are folded"
+        )
     kept = [il for il in range(old.n_layer_all) if il not in pruned]
     values = _counts(kind.HParams, file.metadata, old, kept) | _lists(file.metadata, old, kept)
     problems = []

@@ -69,9 +69,10 @@ def check(arch: str, folder: Path) -> None:
 def judge(arch: str, folder: Path) -> None:
     """Write the architecture's row of docs/judged.md."""
     results = json.loads(judge_architectures.DATA.read_text(encoding="utf-8"))
-    results[arch] = {
+    results[arch] = results.get(arch, {}) | {
         variant: judging.stored(judging.judge(arch, variant, engine=Newest))
         for variant in variants(arch)
+        if tiny.find(arch, variant).newest
     }
     judge_architectures.write(results)
     print(f"{arch}: {results[arch]}", flush=True)

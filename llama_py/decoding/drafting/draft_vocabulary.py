@@ -89,8 +89,9 @@ def draft_vocabulary(ctx: Context, n: int) -> DraftVocabulary | None:
     head = model.architecture.lm_head(p.nextn_layer if p.mtp else None)
     if not 0 < n < ctx.n_vocab or head is None or head.bias is not None:
         return None
+    folded = model.hparams.hadamard
     rows = model.plain_bytes(head.weight.name)
-    if rows is None:
+    if rows is None or (folded is not None and head.weight.name in folded.products):
         return None
     made = DraftVocabulary(ctx, head, rows.reshape(ctx.n_vocab, -1), n)
     ctx.set_head(made.linear)

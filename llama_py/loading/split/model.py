@@ -43,6 +43,10 @@ def split(arch: Architecture, w: Weights, place: Placement, device_of: DeviceOf)
     device_of   returns the device of a whole tensor, from the nodes that read it: a group shares
                 tensors of its first device
     """
+    if arch.hp.hadamard is not None:
+        raise arch.hp.hadamard.refuse(
+            "devices cannot share layers with them", "use --split-mode layer"
+        )
     shares, first = place.shares(), 0
     layers = place.layers(arch.hp.n_layer_all)
     for devices in place.groups:

@@ -257,6 +257,10 @@ class Decoder(Architecture):
         self.head(g, cur)
 
     def tensors_for_draft(self) -> TargetTensors:
+        if self.hp.hadamard is not None:
+            raise self.hp.hadamard.refuse(
+                "a draft model cannot read them", "use another draft method (--spec-type)"
+            )
         return TargetTensors(self.token_embd, self.lm_head())
 
     def lm_head(self, nextn: int | None = None) -> Linear | None:
