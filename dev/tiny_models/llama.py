@@ -44,6 +44,7 @@ TINY = {
         },
         without=["output.weight"],
         gain=TIED,
+        familiar=True,
         newest=True,
     ),
 }

@@ -36,6 +36,7 @@ TINY = {
         keys={**DENSE, **folded(LAYERS, version=2, head=False, tied_output=True)},
         without=["output.weight"],
         gain={**GAIN, "token_embd.weight": 0.2},
+        familiar=True,
         newest=True,
     ),
     "mtp": Tiny(keys=DRAFTS, without=["*.bias", "*.scale", "*.nextn.embed_tokens.*"], gain=GAIN),

@@ -26,6 +26,7 @@ TINY = {
         },
         keep=["*.ffn_gate_up_exps.weight"],
         gain=GAIN,
+        familiar=True,
         newest=True,
     ),
     "mtp": Tiny(

@@ -13,6 +13,7 @@ TINY = {
         keys={**KEYS, **folded([[*ATTENTION, *EXPERTS]] * 2, [128, 64, 48])},
         without=["*.bias"],
         gain=GAIN,
+        familiar=True,
         newest=True,
     ),
 }

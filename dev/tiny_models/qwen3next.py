@@ -23,6 +23,7 @@ TINY = {
         },
         without=["*.ssm_alpha.*", "*.ssm_beta.*"],
         gain=GAIN,
+        familiar=True,
         newest=True,
     ),
     "mtp": Tiny(

@@ -15,7 +15,7 @@ from llama_py.batch import Batch
 from llama_py.context import Context, state
 from llama_py.memory.compressed import CompressedMemory
 from llama_py.memory.specs import CompressedSpec, StateSpec
-from tests.support.graph_models import CONTINUING, first_of_each, kept, memory_kinds
+from tests.support.graph_models import CONTINUING, first_of_each, is_folded, kept, memory_kinds
 from tests.support.live_models import NEVER, live, nmse, tokens
 
 PROMPT, OTHER = tokens(40), tokens(25, seed=5)  # the first is longer than the windows
@@ -127,7 +127,7 @@ def test_outputs_may_be_none_some_or_all(name: str) -> None:
     assert nmse(every[want], found) < CLOSE
 
 
-@of_every
+@pytest.mark.parametrize("name", [n for n in CONTINUING if not is_folded(n)])
 def test_embeddings_are_what_the_head_sees(name: str) -> None:
     ctx = context(name, **EXACT, embeddings=True)
     found, embd = ctx.decode(PROMPT), ctx.embd

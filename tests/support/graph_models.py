@@ -43,6 +43,11 @@ NAMES = [
 ]
 
 
+def is_folded(name: str) -> bool:
+    """Whether weights are for rotated inputs: tests that change or divide them leave it out."""
+    return known(name).hparams.hadamard is not None
+
+
 def continues(name: str) -> bool:
     """Whether a text may come in pieces, each with logits: layers keep what they have seen, tokens
     see only those before them, and there is no encoder."""
