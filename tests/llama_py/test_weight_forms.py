@@ -37,7 +37,8 @@ def layers_with(tensors: Iterable[str], name: str) -> list[str]:
     return [key.removesuffix(name) for key in tensors if re.fullmatch(rf"blk\.\d+\.{name}", key)]
 
 
-DECLARED = {name: [*known(name).file.tensors] for name in CONTINUING if not is_folded(name)}
+PLAIN = [name for name in CONTINUING if not is_folded(name)]
+DECLARED = {name: [*known(name).file.tensors] for name in PLAIN}
 
 
 def with_tensor(name: str) -> list[str]:
@@ -119,7 +120,7 @@ ONE_FORM = [
 ]
 
 
-@pytest.mark.parametrize("name", [name for name in CONTINUING if name not in ONE_FORM])
+@pytest.mark.parametrize("name", [name for name in PLAIN if name not in ONE_FORM])
 def test_head_that_is_the_embeddings(name: str) -> None:
     has_own = "output.weight" in DECLARED[name]
     assert nmse(run(name, own_head), run(name, tied_head) if has_own else plain(name)) < SAME
@@ -146,7 +147,7 @@ def unscaled(metadata: dict[str, Any], arrays: Arrays) -> None:
         del arrays[key]
 
 
-SCALED = [n for n in CONTINUING if any(key.endswith(".scale") for key in DECLARED[n])]
+SCALED = [n for n in PLAIN if any(key.endswith(".scale") for key in DECLARED[n])]
 
 
 @pytest.mark.parametrize("name", SCALED)
@@ -310,7 +311,7 @@ def left_out_by_llama_cpp(name: str) -> dict[str, int]:
     return {stem: n for stem, n in found.items() if stem not in read}
 
 
-@pytest.mark.parametrize("name", [name for name in CONTINUING if left_out_by_llama_cpp(name)])
+@pytest.mark.parametrize("name", [name for name in PLAIN if left_out_by_llama_cpp(name)])
 def test_scales_that_llama_cpp_leaves_out(name: str) -> None:
     """Like transformers, halves and twos change nothing, not even in a bit. By default, scales do
     not."""
