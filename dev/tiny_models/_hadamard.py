@@ -10,7 +10,7 @@ ATTENTION = ("attn_q", "attn_k", "attn_v", "attn_output")
 DELTA_NET = ("attn_qkv", "attn_gate", "ssm_out")
 
 
-def folded(
+def folded_keys(
     layers: Sequence[Sequence[str]],
     widths: Sequence[int] = (),
     *,
@@ -20,8 +20,13 @@ def folded(
     table: bool = True,
     **more: Any,
 ) -> dict[str, Any]:
-    """Return the keys for weights of each layer, without `.weight`; widths: their input sizes if
-    there are signs; head: `output.weight` is one of them; table: the token embeddings are."""
+    """Return the keys for folded weights.
+
+    layers  their names by layer, without `.weight`
+    widths  their input sizes, for explicit signs
+    head    `output.weight` is folded
+    table   the token embeddings are folded
+    """
     names = [f"blk.{il}.{stem}.weight" for il, stems in enumerate(layers) for stem in stems]
     keys: dict[str, Any] = {
         "version": version,

@@ -1,7 +1,7 @@
 """Tiny models of Llama."""
 
 from dev.tiny_models import WIDE, Tiny
-from dev.tiny_models._hadamard import ATTENTION, FFN, folded
+from dev.tiny_models._hadamard import ATTENTION, FFN, folded_keys
 
 DENSE = {**WIDE, "attention.layer_norm_rms_epsilon": 1e-5}
 
@@ -20,7 +20,7 @@ TINY = {
             **DENSE,
             "expert_count": 5,
             "expert_used_count": 2,
-            **folded(
+            **folded_keys(
                 [["attn_k", "ffn_up_exps"], ["attn_output", "ffn_gate_exps", "ffn_down_exps"]],
                 block=4,
                 head=False,
@@ -33,7 +33,7 @@ TINY = {
     "tied": Tiny(
         keys={
             **DENSE,
-            **folded(
+            **folded_keys(
                 [[*ATTENTION, *FFN]] * 2,
                 [64, 96, 128],
                 version=2,

@@ -1,7 +1,7 @@
 """Tiny models of Qwen3."""
 
 from dev.tiny_models import WIDE, Tiny
-from dev.tiny_models._hadamard import ATTENTION, FFN, folded
+from dev.tiny_models._hadamard import ATTENTION, FFN, folded_keys
 
 DENSE = {
     **WIDE,
@@ -13,7 +13,7 @@ DENSE = {
 TINY = {
     "dense": Tiny(keys=DENSE, without=["*.bias"]),
     "hadamard": Tiny(
-        keys={**DENSE, **folded([[*ATTENTION, *FFN]] * 2, [64, 96, 128])},
+        keys={**DENSE, **folded_keys([[*ATTENTION, *FFN]] * 2, [64, 96, 128])},
         without=["*.bias"],
         newest=True,
     ),

@@ -1,7 +1,7 @@
 """Tiny models of Qwen3.5, dense."""
 
 from dev.tiny_models import WIDE, Tiny
-from dev.tiny_models._hadamard import ATTENTION, DELTA_NET, FFN, folded
+from dev.tiny_models._hadamard import ATTENTION, DELTA_NET, FFN, folded_keys
 
 # Layers: delta net, attention. 4 value heads share 2 key heads.
 DENSE = {
@@ -30,10 +30,12 @@ LAYERS = [[*DELTA_NET, *FFN], [*ATTENTION, *FFN]]
 TINY = {
     "dense": Tiny(keys=DENSE, gain=GAIN, prompt=72),
     "hadamard": Tiny(
-        keys={**DENSE, **folded(LAYERS, [64, 96, 128], gdn_v_grouped=True)}, gain=GAIN, newest=True
+        keys={**DENSE, **folded_keys(LAYERS, [64, 96, 128], gdn_v_grouped=True)},
+        gain=GAIN,
+        newest=True,
     ),
     "tied": Tiny(
-        keys={**DENSE, **folded(LAYERS, version=2, head=False, tied_output=True)},
+        keys={**DENSE, **folded_keys(LAYERS, version=2, head=False, tied_output=True)},
         without=["output.weight"],
         gain={**GAIN, "token_embd.weight": 0.2},
         familiar=True,

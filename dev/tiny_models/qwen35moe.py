@@ -1,7 +1,7 @@
 """Tiny models of Qwen3.5 with mixture of experts."""
 
 from dev.tiny_models import Tiny
-from dev.tiny_models._hadamard import ATTENTION, DELTA_NET, folded
+from dev.tiny_models._hadamard import ATTENTION, DELTA_NET, folded_keys
 from dev.tiny_models.qwen35 import DENSE, DRAFTS, GAIN
 
 EXPERTS = {
@@ -20,7 +20,7 @@ TINY = {
         keys={
             **DENSE,
             **EXPERTS,
-            **folded(
+            **folded_keys(
                 [[*DELTA_NET, *FUSED], [*ATTENTION, *FUSED]], [48, 64, 80, 128], gdn_v_grouped=True
             ),
         },

@@ -1,7 +1,7 @@
 """Tiny models of Qwen3-Next."""
 
 from dev.tiny_models import Tiny
-from dev.tiny_models._hadamard import ATTENTION, DELTA_NET, folded
+from dev.tiny_models._hadamard import ATTENTION, DELTA_NET, folded_keys
 from dev.tiny_models.qwen35 import DENSE, DRAFTS, GAIN
 from dev.tiny_models.qwen35moe import EXPERTS, SHARED
 
@@ -15,7 +15,7 @@ TINY = {
         keys={
             **DENSE,
             **EXPERTS,
-            **folded(
+            **folded_keys(
                 [[*DELTA_NET, *SEPARATE], [*ATTENTION, *SEPARATE]],
                 [48, 64, 80, 128],
                 gdn_v_grouped=True,

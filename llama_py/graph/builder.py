@@ -100,7 +100,7 @@ class GraphBuilder:
         return self.params.loras.add_to_rows(rows, table, ids)
 
     def rotate(self, weight: Tensor, x: Tensor) -> Tensor:
-        """Return what a weight multiplies for x: x itself, unless the weight is folded."""
+        """Return a weight's input for x: x itself, unless the weight is folded."""
         return x if self.rotations is None else self.rotations.rotate(weight, x)
 
     def mm(

@@ -1,4 +1,4 @@
-"""Rotation of what folded weights multiply, and of rows of a folded table
+"""Rotation of the inputs of folded weights, and of rows of a folded table
 (see `llama_py.hparams.hadamard`)."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from llama_py.hparams.hadamard import HEADS_OUT, TABLE, Hadamard
 from llama_py.memory.kv_rot import hadamard, rotate
 
 
-class InputConstant:
+class ConstantInput:
     """A tensor with the same values in every run."""
 
     def __init__(self, name: str, values: npt.NDArray[np.float32]) -> None:
@@ -47,14 +47,14 @@ class Rotations:
         self._made: dict[tuple[int, bool], tuple[Tensor, Tensor]] = {}
 
     def rotate(self, weight: Tensor, x: Tensor) -> Tensor:
-        """Return what the weight multiplies in place of x: [n_in, ...] -> same shape."""
+        """Return the weight's input for x: [n_in, ...] -> same shape."""
         if weight.name not in self.how.products:
             return x
         grouped = self.how.grouped and weight.name.endswith(HEADS_OUT)
         key = id(x), grouped
-        if key not in self._made:  # x stays alive, so no other tensor gets its id
+        if key not in self._made:  # storing x prevents another tensor with its id
             cur = self._group_heads(x) if grouped else x
-            self._made[key] = x, rotate(self._signed(cur), self._matrix())
+            self._made[key] = x, rotate(self._apply_signs(cur), self._matrix())
         return self._made[key][1]
 
     def restore_rows(self, table: Tensor, rows: Tensor) -> Tensor:
@@ -62,7 +62,7 @@ class Rotations:
         if not self.how.table or table.name != TABLE:
             return rows
         self.res.graph.build_forward_expand(rows)
-        return self._signed(rotate(rows, self._matrix()))
+        return self._apply_signs(rotate(rows, self._matrix()))
 
     def check(self) -> None:
         """Raise ContextError if a node reads a folded weight without its rotation."""
@@ -81,7 +81,7 @@ class Rotations:
         n = self.how.block
         return self._constant(f"prism.hadamard.{n}", lambda: hadamard(n))
 
-    def _signed(self, x: Tensor) -> Tensor:
+    def _apply_signs(self, x: Tensor) -> Tensor:
         width, signs = x.ne[0], self.how.signs
         if not signs:
             return x
@@ -96,5 +96,5 @@ class Rotations:
 
     def _constant(self, name: str, values: Callable[[], npt.NDArray[np.float32]]) -> Tensor:
         if name not in self._constants:
-            self._constants[name] = self.res.add_input(InputConstant(name, values())).tensor
+            self._constants[name] = self.res.add_input(ConstantInput(name, values())).tensor
         return self._constants[name]

@@ -348,7 +348,7 @@ class Weights:
         return self._all.infos
 
     @property
-    def declared(self) -> Mapping[str, Tensor]:
+    def used_tensors(self) -> Mapping[str, Tensor]:
         """The tensors of the file that the model uses, by name."""
         return self._all.tensors
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dev import tiny_models as tiny
-from dev.tiny_models._hadamard import ATTENTION, DELTA_NET, FFN, folded
+from dev.tiny_models._hadamard import ATTENTION, DELTA_NET, FFN, folded_keys
 from ggml_py.errors import ContextError, GGUFError, HParamsError, WeightsError
 from ggml_py.ops import mul_mat
 from llama_py.blocks.feed_forward import FeedForward
@@ -57,14 +57,16 @@ def fold(metadata: dict[str, Any], arrays: Arrays) -> Arrays:
 @pytest.mark.parametrize(
     ("name", "keys"),
     [
-        ("qwen3-dense", folded([[*ATTENTION, *FFN]] * 2, [64, 96, 128])),
-        ("qwen3-dense", folded([["attn_q"], FFN], block=1, table=False)),
-        ("qwen3-dense", folded([[], ["attn_k", "ffn_up"]], head=False, block=64)),
-        ("qwen3moe-moe", folded([[*ATTENTION, *EXPERTS]] * 2, [64, 48, 128])),
-        ("llama-dense", folded([FFN, []], version=2, head=False, tied_output=True)),
+        ("qwen3-dense", folded_keys([[*ATTENTION, *FFN]] * 2, [64, 96, 128])),
+        ("qwen3-dense", folded_keys([["attn_q"], FFN], block=1, table=False)),
+        ("qwen3-dense", folded_keys([[], ["attn_k", "ffn_up"]], head=False, block=64)),
+        ("qwen3moe-moe", folded_keys([[*ATTENTION, *EXPERTS]] * 2, [64, 48, 128])),
+        ("llama-dense", folded_keys([FFN, []], version=2, head=False, tied_output=True)),
         (
             "qwen35-dense",
-            folded([[*DELTA_NET, *FFN], [*ATTENTION, *FFN]], [64, 96, 128], gdn_v_grouped=True),
+            folded_keys(
+                [[*DELTA_NET, *FFN], [*ATTENTION, *FFN]], [64, 96, 128], gdn_v_grouped=True
+            ),
         ),
     ],
 )
@@ -162,7 +164,7 @@ def test_other_architectures_are_refused() -> None:
     assert foldable == {a for a, v in tiny.every() if v == "hadamard"}
     for name in ("qwen2-dense", "mellum-moe", "llama-embed-dense"):  # two are subclasses
         metadata, arrays = made(name)
-        keys = folded([["attn_q"]], head=False, table=False)
+        keys = folded_keys([["attn_q"]], head=False, table=False)
         metadata |= {key[1:]: value for key, value in keys.items()}
         with pytest.raises(HParamsError, match=f"must be missing in .* '{split(name)[0]}'"):
             model_of(metadata, arrays)

@@ -228,7 +228,7 @@ def wanted(tiny: Tiny, facts: Facts) -> list[str]:
     if tiny.drafts_for is not None:
         return of_drafts
     without = {
-        # The newest build has other ops there, and does not choose them by itself.
+        # The newest build uses different ops.
         "nodes-unfused": not facts.delta_net or tiny.newest,
         "nodes-indexer": not facts.indexer,
         "indexer": not facts.indexer,

@@ -44,9 +44,7 @@ def split(arch: Architecture, w: Weights, place: Placement, device_of: DeviceOf)
                 tensors of its first device
     """
     if arch.hp.hadamard is not None:
-        raise arch.hp.hadamard.refuse(
-            "devices cannot share layers with them", "use --split-mode layer"
-        )
+        raise arch.hp.hadamard.refuse("devices cannot share its layers", "use --split-mode layer")
     shares, first = place.shares(), 0
     layers = place.layers(arch.hp.n_layer_all)
     for devices in place.groups:

@@ -77,7 +77,7 @@ class Architecture(ABC):
         self.parts: dict[tuple[int, type], Sequence[Architecture | None]] = {}
         self.declare(w)
         if hp.hadamard is not None:  # a subclass must say itself that its graph is proven
-            hp.hadamard.check(self.arch, vars(type(self)).get("foldable", False), w.declared)
+            hp.hadamard.check(self.arch, vars(type(self)).get("foldable", False), w.used_tensors)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
