@@ -242,7 +242,8 @@ def _by_name(
     t: Tensor, readers: Sequence[Tensor], layers: Sequence[Device], host: Device
 ) -> tuple[Device, str]:
     if (layer := _LAYER.search(t.name)) is not None:
-        return layers[int(layer[1])], "layer"
+        il = int(layer[1])  # blocks of a head may outnumber the layers
+        return (layers[il], "layer") if il < len(layers) else (layers[-1], "output")
     if all(node.op == "GET_ROWS" for node in readers):  # large tables with few rows per token
         return host, "table"
     if t.name.startswith("token_embd.") or "output" in t.name:

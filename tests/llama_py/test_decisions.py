@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -130,3 +133,12 @@ def test_a_text_is_read_alone(clef: LoadedModel) -> None:
     small = clef.context(n_ctx=64, n_ubatch=4, embeddings=True)
     with pytest.raises(ContextError, match="one has 8 tokens and n_ubatch = 4"):
         small.decode(TOKENS)
+
+
+def test_blocks_of_the_head_may_outnumber_the_layers(tmp_path: Path) -> None:
+    """They are placed like the output."""
+    few = tiny.find("clef", "joint")
+    keys = {"block_count": 1, "attention.recurrent_layers": [True], "decision.block_count": 5}
+    path = tmp_path / "clef.gguf"
+    tiny.write_file(path, "clef", replace(few, keys={**few.keys, **keys}))
+    assert all(scores(llama_py.load(path), [1, 4, 4])[:2])

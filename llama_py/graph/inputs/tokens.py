@@ -149,8 +149,9 @@ class InputAttnTemp:
         self.attn_scale = new_input("inp_attn_scale", F32, 1, 1, n_tokens)
 
     def set_input(self, ubatch: UBatch) -> None:
-        found = self.factors(ubatch.pos[: ubatch.n_tokens])
-        write(self.attn_scale, found.astype(np.float32))
+        with np.errstate(over="ignore"):  # inf, like llama.cpp
+            found = self.factors(ubatch.pos[: ubatch.n_tokens]).astype(np.float32)
+        write(self.attn_scale, found)
 
     def factors(self, pos: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the factors at integer positions (n,)."""
