@@ -5,6 +5,7 @@ graph multiplies it by H S x in place of x, so outliers of x are spread before q
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -15,6 +16,8 @@ import numpy.typing as npt
 from ggml_py.errors import HParamsError, WeightsError
 from ggml_py.tensor import Tensor
 from llama_py.gguf.keys import DeclaredKeys, Keys, flag, text, uint
+
+log = logging.getLogger("llama_py")
 
 PREFIX = "prism.hadamard."
 VERSION = f"/{PREFIX}version"
@@ -71,8 +74,17 @@ class Hadamard(DeclaredKeys):
 
     @classmethod
     def read(cls, keys: Keys) -> Hadamard | None:
-        """Read the keys; None without a version, like llama.cpp."""
-        return cls(keys) if keys.has(VERSION) else None
+        """Read the keys. Without a version they have no effect, as in llama.cpp: None and a warning."""
+        if keys.has(VERSION):
+            return cls(keys)
+        given = [key for key in keys.metadata if key.startswith(PREFIX)]
+        if given:
+            log.warning(
+                "%s has no effect without %sversion; if weights are folded, the results are wrong",
+                min(given),
+                PREFIX,
+            )
+        return None
 
     def check(self, arch: str, foldable: bool, tensors: Mapping[str, Tensor]) -> None:
         """Raise HParamsError if the model's tensors do not fit; tensors: the ones it uses."""

@@ -79,11 +79,13 @@ def test_folded_weights_are_the_same_model(name: str, keys: dict[str, Any]) -> N
         assert nmse(expected, logits(model_of(metadata, arrays))) > 1e-3
 
 
-def test_keys_without_a_version_are_ignored() -> None:
+def test_keys_without_a_version_are_ignored(caplog: pytest.LogCaptureFixture) -> None:
     metadata, arrays = made("qwen3-hadamard")
     expected = logits(model_of(*made("qwen3-dense")))
     del metadata[P + "version"]
+    assert not caplog.records
     assert np.array_equal(logits(model_of(metadata, arrays)), expected)
+    assert "has no effect without prism.hadamard.version" in caplog.text
 
 
 NAMES = [*made("qwen3-hadamard")[0][P + "weight_names"]]

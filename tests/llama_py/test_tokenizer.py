@@ -147,6 +147,22 @@ def test_bytes_that_are_not_utf8() -> None:
     assert tokenizer.detokenize(ids) == "�a"
 
 
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a\xea2\x81a", ["a", "<0xEA>", "<0x32>", "<0x81>", "a"]),
+        (b"\xe2\x96", ["<0xE2>", "<0x96>"]),
+        (b"\x81aa\xc32a", ["<0x81>", "aa", "<0xC3>", "<0x32>", "a"]),
+        (b"a\xff\xe2\x96\x81a", ["a", "<0xFF>", "<0xE2>", "<0x96>", "<0x81>", "a"]),
+    ],
+)
+def test_a_first_byte_takes_the_bytes_of_its_character(data: bytes, expected: list[str]) -> None:
+    """In llama.cpp's SPM tokenizer, whatever follows it."""
+    tokenizer = spm({"▁": -1.0, "a": -1.0, "aa": -1.0, "2": -1.0})
+    text = data.decode("utf-8", "surrogateescape")
+    assert pieces(tokenizer, text, add_special=False) == ["▁", *expected]
+
+
 def test_spm_merges_by_score_then_from_the_left() -> None:
     scored = dict.fromkeys("abc", -9.0) | {"ab": -2.0, "bc": -1.0, "aa": -3.0}
     tokenizer = spm(scored, add_space_prefix=False)

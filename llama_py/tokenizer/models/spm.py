@@ -8,7 +8,7 @@ library ranks pairs of tokens only, so it cannot express this.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -18,6 +18,8 @@ from llama_py.tokenizer.models._merge import merge_symbols
 from llama_py.tokenizer.vocab import Defaults, read_vocab
 
 _WORD = re.compile(f"{SPACE}*[^{SPACE}]+|{SPACE}+")
+_BROKEN = re.compile("[\udc80-\udcff]")  # bytes that are not UTF-8
+_WIDTHS = (1,) * 12 + (2, 2, 3, 4)  # bytes of a character by the first four bits
 _DEFAULTS = Defaults(
     add_bos=True, add_space_prefix=True, special_ids={"unk": 0, "bos": 1, "eos": 2}
 )
@@ -34,6 +36,12 @@ class ScoredPieces(TextModel):
 
     def encode(self, text: str) -> list[int]:
         text = (" " * self.vocab.add_space_prefix + text).replace(" ", SPACE)
+        ids: list[int] = []
+        for part in iterate_checked(_split_broken(text)):
+            ids += self._encode_text(part) if isinstance(part, str) else map(self._byte_id, part)
+        return ids
+
+    def _encode_text(self, text: str) -> list[int]:
         words = _WORD.findall(text) if self._merges_stay_in_words else [text]
         known, made = self._ids_of_word, self._encode_word
         return [
@@ -54,7 +62,7 @@ class ScoredPieces(TextModel):
             if symbol in ids:
                 out.append(ids[symbol])
             else:
-                out += map(self._byte_id, symbol.encode("utf-8", "surrogateescape"))
+                out += map(self._byte_id, symbol.encode())
         return out
 
     def _merge(self, text: str) -> list[str]:
@@ -75,3 +83,25 @@ class ScoredPieces(TextModel):
             if text in ids:
                 return ids[text]
         return self.vocab.unk
+
+
+def _split_broken(text: str) -> Iterator[str | bytes]:
+    """Yield texts, and bytes that are no character.
+
+    A first byte takes as many bytes as its character would have, also if they are others
+    (llama-vocab.cpp:llm_tokenizer_spm_session::tokenize).
+    """
+    if not _BROKEN.search(text):
+        yield text
+        return
+    data, start, at = text.encode("utf-8", "surrogateescape"), 0, 0
+    while at < len(data):
+        end = at + _WIDTHS[data[at] >> 4]
+        try:
+            data[at:end].decode()
+        except UnicodeDecodeError:
+            yield data[start:at].decode()
+            yield data[at:end]
+            start = end
+        at = end
+    yield data[start:].decode()
