@@ -74,7 +74,7 @@ class Hadamard(DeclaredKeys):
 
     @classmethod
     def read(cls, keys: Keys) -> Hadamard | None:
-        """Read the keys. Without a version they have no effect, as in llama.cpp: None and a warning."""
+        """Read the keys; None without a version, as they have no effect then, like in llama.cpp."""
         if keys.has(VERSION):
             return cls(keys)
         given = [key for key in keys.metadata if key.startswith(PREFIX)]

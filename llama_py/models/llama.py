@@ -19,7 +19,7 @@ class LlamaHParams(WholeHParams):
 
 class Llama(PlainDecoder, LongDecoder):
     arch = "llama"
-    foldable = True
+    folds = "llama"
     HParams = LlamaHParams
     quantize_rules = QuantizeRules(
         is_70b=lambda n_layer, n_head, n_head_kv: n_layer == 80 and n_head != n_head_kv

@@ -26,7 +26,7 @@ class Qwen3(Decoder):
     """reranks  a file may have a projection to scores"""
 
     arch = "qwen3"
-    foldable = True
+    folds = "qwen3"
     reranks: ClassVar[bool] = True
     HParams: ClassVar[type[AnyHParams]] = Qwen3HParams
     sizes = {(28, 1024): "0.6B", 28: "1.7B", (36, 2560): "4B", 36: "8B", 40: "14B", 64: "32B"}

@@ -17,7 +17,7 @@ class Qwen35HParams(HybridHParams):
 
 class Qwen35(Hybrid):
     arch = "qwen35"
-    foldable = True
+    folds = "qwen35"
     HParams = Qwen35HParams
     sizes = {(24, 1024): "0.8B", 24: "2B", (32, 2560): "4B", 32: "9B", 64: "27B"}
     layer_sum = "post_ffn"

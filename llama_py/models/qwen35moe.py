@@ -15,6 +15,6 @@ class Qwen35MoeHParams(HybridMoeHParams):
 
 class Qwen35Moe(HybridMoe):
     arch = "qwen35moe"
-    foldable = True
+    folds = "qwen35moe"
     HParams = Qwen35MoeHParams
     sizes = {40: "35B.A3B", 48: "122B.A10B", 60: "397B.A17B"}

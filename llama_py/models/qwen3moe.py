@@ -15,7 +15,7 @@ class Qwen3MoeHParams(ExpertHParams, Qwen3HParams):
 
 class Qwen3Moe(Qwen3):
     arch = "qwen3moe"
-    foldable = True
+    folds = "qwen3moe"
     HParams = Qwen3MoeHParams
     sizes = {48: "30B.A3B", 94: "235B.A22B"}
     hp: Qwen3MoeHParams

@@ -107,7 +107,7 @@ class SplitGatedAttention(GatedAttention):
 
 class Qwen3Next(HybridMoe):
     arch = "qwen3next"
-    foldable = True
+    folds = "qwen3next"
     HParams = Qwen3NextHParams
     sizes = {48: "80B.A3B"}
     names = NAMES | {

@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
@@ -176,24 +177,24 @@ class PageServer:
     def __init__(self, folder: Path) -> None:
         self._folder, self._port = folder, ""
         self._command: Command | None = None
-        self._process: subprocess.Popen[str] | None = None
-        self._printed = ""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = folder / "server.log"
 
     def start(self, command: Command) -> None:
         """Start another server at a free port, and wait until it is ready."""
         self.stop()
-        self._command, self._printed = command, ""
-        self._process = subprocess.Popen(
-            ["bash", "-euc", f"exec {command.text} --port 0"],
-            cwd=self._folder, env=_environment(self._folder), text=True,
-            stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        assert self._process.stderr is not None
-        while "\nready: " not in self._printed:
-            line = self._process.stderr.readline()
-            assert line, (command.text, self._printed)
-            self._printed += line
-        self._port = re.findall(r"^listening on http://.*:(\d+)$", self._printed, re.MULTILINE)[0]
+        self._command = command
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                ["bash", "-euc", f"exec {command.text} --port 0"],
+                cwd=self._folder, env=_environment(self._folder),
+                stdin=subprocess.DEVNULL, stderr=log,
+            )  # fmt: skip
+        end = time.monotonic() + SECONDS
+        while "\nready: " not in (printed := self._log.read_text("utf-8")):
+            assert self._process.poll() is None and time.monotonic() < end, printed
+            time.sleep(0.05)
+        self._port = re.findall(r"^listening on http://.*:(\d+)$", printed, re.MULTILINE)[0]
 
     def addressed(self, text: str) -> str:
         """The same request to this server."""
@@ -204,7 +205,8 @@ class PageServer:
         if self._process is None or self._command is None:
             return
         self._process.send_signal(signal.SIGTERM)
-        printed = self._printed + self._process.communicate(timeout=SECONDS)[1]
+        self._process.wait(SECONDS)
+        printed = self._log.read_text("utf-8")
         assert self._process.returncode == 0, printed
         assert not not_printed(self._command.shown, printed), printed
         self._process = None

@@ -30,6 +30,7 @@ def builder(**more: Any) -> Any:
         expand=graph.build_forward_expand,
         cb=lambda t, name, il=-1: t,
         mark_fused=lambda kind, t: t,
+        rotate=lambda weight, x: x,
         params=SimpleNamespace(loras=NO_LORAS),
         **more,
     )

@@ -185,7 +185,7 @@ def models() -> list[tuple[str, str]]:
     """Return (architecture, variant) pairs with states in slots; `_old` has older matrices."""
     found = []
     for arch, variant in every():
-        if variant != "mtp" and architecture(arch).in_slots:
+        if variant != "mtp" and architecture(arch).in_slots and not find(arch, variant).newest:
             names = (variant, f"{variant}{OLD}")
             plain, old = (shapes(arch, _tiny(arch, name)) for name in names)
             found += [(arch, name) for name in names[: 1 if plain == old else 2]]

@@ -40,8 +40,8 @@ class Architecture(ABC):
     has_trunk     False for a file of NextN layers alone
     reads_images  True if it has separate weights for input embeddings
     in_slots      True if its states can be rows of slots (llama_py.memory.slots)
-    foldable      llama.cpp computes it with folded weights (llama_py.hparams.hadamard); for this
-                  class alone, not for its subclasses
+    folds         its name, if llama.cpp computes it with folded weights
+                  (llama_py.hparams.hadamard); subclasses have other names
     quantize_rules  types of its matrices after quantization
     draft_rules   draft method, for a model that can only draft
     diffusion     parameters of generation by unmasking, if supported
@@ -64,7 +64,7 @@ class Architecture(ABC):
     draft_rules: DraftRules = DraftRules()
     reads_images: ClassVar[bool] = False
     in_slots: ClassVar[bool] = False
-    foldable: ClassVar[bool] = False
+    folds: ClassVar[str] = ""
     has_trunk: bool = True
     start_token: int = 0
     classifier: Classifier | None = None
@@ -77,7 +77,7 @@ class Architecture(ABC):
         self.parts: dict[tuple[int, type], Sequence[Architecture | None]] = {}
         self.declare(w)
         if hp.hadamard is not None:  # a subclass must say itself that its graph is proven
-            hp.hadamard.check(self.arch, vars(type(self)).get("foldable", False), w.used_tensors)
+            hp.hadamard.check(self.arch, self.folds == self.arch, w.used_tensors)
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
