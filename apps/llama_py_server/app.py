@@ -137,6 +137,7 @@ def app(
     prompts = [path for path, handler in POST.items() if handler in COMPUTE]
     large = [prefix + path for path in (*prompts, *vertex.predict_paths())]
     clients: dict[str, Client] = {}
+    body_limits = listen.body_limits()
     middleware = [
         Middleware(HostCheck, listen=listen),
         Middleware(Cors, listen=listen),
@@ -145,10 +146,9 @@ def app(
         Middleware(RequestLimit, most=listen.max_connections, public=public),
         Middleware(
             BodyLimit,
-            limits=listen.body_limits(),
+            limits=lambda: body_limits[pool.sees],
             seconds=listen.timeout_read,
             large=large,
-            sees=lambda: pool.sees,
         ),
     ]
     failed = {HTTPException: _refuse, Exception: _fail}

@@ -316,6 +316,15 @@ class Attention:
     normed = Former("normalize_heads")
 
 
+class RopeInSomeLayers(Attention):
+    """Queries and keys keep their names in layers without RoPE."""
+
+    parts_keep = KVCacheSpec
+
+    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
+        return (qkv.q, qkv.k) if g.hp.layers[il].rope is None else super().place(g, qkv, il)
+
+
 class LateNormedAttention(Attention):
     """Queries and keys are normed after RoPE."""
 

@@ -147,7 +147,7 @@ class Experts:
             scaled=routing.router_scaled,
         )
         if routing.gating == "sqrt_softplus":
-            self.router.prec = "f32"
+            self.router.prec = "f32"  # like build_moe_ffn
         self.probs_bias: Tensor | None = None
         if routing.bias != "no":
             declare = w.tensor if routing.bias == "needed" else w.optional_tensor

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from ggml_py.ops import mul, sigmoid
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import QKV, Attention, head_norms
+from llama_py.blocks.attention import RopeInSomeLayers, head_norms
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import HParams
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.weights import Weights
 
 
-class GatedHeads(Attention):
+class GatedHeads(RopeInSomeLayers):
     """Attention with results multiplied by a gate per dimension, computed from the input."""
 
     parts_keep = KVCacheSpec
@@ -37,6 +37,3 @@ class GatedHeads(Attention):
     def activate_gate(self, gate: Tensor) -> Tensor:
         """Return the factors of results: [d * n_head, n_tokens] -> same shape."""
         return sigmoid(gate)
-
-    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
-        return (qkv.q, qkv.k) if g.hp.layers[il].rope is None else super().place(g, qkv, il)

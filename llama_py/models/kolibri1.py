@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from ggml_py.ops import add, argsort_top_k
 from ggml_py.tensor import Tensor
-from llama_py.blocks.attention import QKV, Attention, head_norms
+from llama_py.blocks.attention import RopeInSomeLayers, head_norms
 from llama_py.blocks.experts import (
     GATING,
     GATING_FUNCS,
@@ -19,7 +19,6 @@ from llama_py.gguf.keys import Keys, flag, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.layer_shape import ROPE_NEOX
-from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Decoder, LateSelectLayer
 from llama_py.models.trunks.experts import RoutedHParams
 from llama_py.models.trunks.listed_windows import ModelRopeWindows
@@ -39,15 +38,6 @@ class Kolibri1HParams(ModelRopeWindows, RoutedHParams):
     def load(self, keys: Keys) -> None:
         super().load(keys)
         self.gating = GATING_FUNCS[self.expert_gating_func - 1]
-
-
-class WindowRope(Attention):
-    """Queries and keys have another name after RoPE."""
-
-    parts_keep = KVCacheSpec
-
-    def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
-        return (qkv.q, qkv.k) if g.hp.layers[il].rope is None else super().place(g, qkv, il)
 
 
 class BiasedLogits(Experts):
@@ -71,7 +61,7 @@ class Kolibri1(Decoder):
 
     def layer(self, w: Weights, il: int) -> LateSelectLayer:
         hp, n_embd = self.hp, self.hp.n_embd
-        attention = WindowRope(
+        attention = RopeInSomeLayers(
             w, hp, norms=head_norms(w, hp), turned=("Qcur_rope", "Kcur_rope"), name="attn_out"
         )
         return LateSelectLayer(

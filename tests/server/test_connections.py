@@ -268,7 +268,7 @@ def statuses_of(requests: list[tuple[dict[str, Any], list[int]]]) -> list[int]:
         return receive
 
     async def test() -> None:
-        limit = BodyLimit(app, {True: (4 << 20, 9 << 20)}, WAIT, ["/chat"], lambda: True)
+        limit = BodyLimit(app, lambda: (4 << 20, 9 << 20), WAIT, ["/chat"])
         await asyncio.gather(*(limit(scope, receiver(parts), send) for scope, parts in requests))
         assert limit.n_bytes == 0
 
@@ -304,7 +304,7 @@ def test_a_client_does_not_use_up_the_bytes_of_all_bodies() -> None:
             refused.append(name)
 
     async def test() -> None:
-        limit = BodyLimit(app, {True: (4 << 20, 8 << 20)}, WAIT, ["/chat"], lambda: True)
+        limit = BodyLimit(app, lambda: (4 << 20, 8 << 20), WAIT, ["/chat"])
         many, other = Client("many"), Client("other")
         asked = [ask(limit, "many", many, 4) for _ in range(4)]
         await asyncio.gather(*asked, ask(limit, "other", other, 3))

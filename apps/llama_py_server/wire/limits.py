@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -49,22 +49,22 @@ class BodyLimit:
     """Refuses bodies that are too large or too slow, or exceed the total size.
 
     Attributes:
-        limits: Two numbers of bytes, by the result of `sees`. The first is for a body of `large`
-            paths, which take prompts; other paths take 1 MiB. The second is for all bodies of
-            unanswered requests; beyond it a client may have its share, by the number of clients.
+        limits: Returns two numbers of bytes, which change with the loaded model. The first is for
+            a body of `large` paths, which take prompts; other paths take 1 MiB. The second is for
+            all bodies of unanswered requests; beyond it a client may have its share, by the number
+            of clients.
         seconds: Time limit for receiving a body.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        limits: Mapping[bool, tuple[int, int]],
+        limits: Callable[[], tuple[int, int]],
         seconds: float,
         large: Collection[str],
-        sees: Callable[[], bool],
     ) -> None:
         self.app, self.limits, self.seconds = app, limits, seconds
-        self.large, self.sees = frozenset(large), sees
+        self.large = frozenset(large)
         self._unknown, self._trimmer = Client(""), Trimmer()
         self.n_bytes = self.n_clients = 0  # of all current bodies
 
@@ -72,7 +72,7 @@ class BodyLimit:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        most, together = self.limits[self.sees()]
+        most, together = self.limits()
         most = self._max_bytes(scope, most)
         said = Headers(scope=scope).get("content-length", "")
         size = int(said) if said.isdecimal() and len(said) < 20 else 0

@@ -116,8 +116,6 @@ def expert_layer(
         weighing=Weighing(hp.expert_weights_norm, hp.expert_weights_scale),
         act=routed_act or act,
     )
-    if hp.gating == "sqrt_softplus":
-        routed.router.prec = "f32"  # like build_moe_ffn
     if not shared:
         return routed
     return SharedExperts(w, hp, routed, hp.n_ff_shexp, scaled=experts.scaled, act=act)
