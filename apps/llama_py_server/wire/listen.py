@@ -196,7 +196,8 @@ def _bind(host: str, listen: ListenParams) -> Iterator[socket.socket]:
             path.unlink(missing_ok=True)
         return
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as found:
+    # asyncio sends small writes at once (TCP_NODELAY) only on sockets with this explicit protocol.
+    with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as found:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6 and len(listen.host) > 1:
             found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
