@@ -54,6 +54,7 @@ class UBatch:
     batch_idxs  index of each token in the batch
     kind        kind of the tokens, see BatchSplitter.set_kinds
     marks       I32 [n_tokens] or None
+    streams     parts of the caches, one for each set of sequences; (): the caches have one part
     """
 
     equal_seqs: bool
@@ -70,6 +71,7 @@ class UBatch:
     batch_idxs: npt.NDArray[np.intp]
     kind: int = 0
     marks: I32 | None = None
+    streams: Sequence[int] = ()
     _by_seq: list[tuple[int, Index]] | None = field(default=None, repr=False)
 
     @property

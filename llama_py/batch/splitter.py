@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 class BatchSplitter(CheckedBatch):
     """A checked batch, and its remaining tokens.
 
+    streams  by sequence, its separate part of the KV cache
     apart  each ubatch of `split_equal` has tokens of one sequence set only
     by_turns  each ubatch has tokens of one sequence set only
     """
 
+    streams: Sequence[int] = ()
     apart = by_turns = False
     _kinds: npt.NDArray[np.intp] | None = None
 
@@ -85,7 +87,7 @@ class BatchSplitter(CheckedBatch):
     def split_equal(self, n_ubatch: int, sequential: bool, n_keep_tail: int = 0) -> UBatch | None:
         """Return equally many tokens of several sequence sets, sequence-major.
 
-        sequential   only sets of consecutive ascending sequence ids (each has its own KV stream)
+        sequential   only sets of sequences with consecutive ascending streams
         n_keep_tail  number of last tokens of a sequence that are never split
         """
         if sequential and self.has_cpl:
@@ -141,7 +143,7 @@ class BatchSplitter(CheckedBatch):
         for ids, _ in groupby(self.seq_id):
             if self._taken[ids] == len(self.find_tokens(ids)) or taken & self._sets[ids]:
                 continue
-            if sequential and chosen and ids[0] != chosen[-1][0] + 1:
+            if sequential and chosen and self._stream(ids) != self._stream(chosen[-1]) + 1:
                 continue
             if self._kinds is not None and chosen and self._next_kind(ids) != kind:
                 taken |= self._sets[ids]  # the order within these sequences must not change
@@ -152,6 +154,9 @@ class BatchSplitter(CheckedBatch):
             if len(chosen) == n_ubatch or self.apart:
                 break
         return chosen
+
+    def _stream(self, ids: SeqIds) -> int:
+        return self.streams[ids[0]] if self.streams else ids[0]
 
     def _next_kind(self, ids: SeqIds) -> int:
         i = self.find_tokens(ids)[self._taken[ids]]
@@ -190,6 +195,7 @@ class BatchSplitter(CheckedBatch):
             idxs,
             0 if self._kinds is None else int(self._kinds[idxs[0]]),
             None if self.marks is None else self.marks[where],
+            [self._stream(seq_id[i]) for i in range(0, n, n // n_seqs)] if self.streams else (),
         )
 
 

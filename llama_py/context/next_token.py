@@ -72,6 +72,7 @@ class NextTokenPath:
             last.output,
             last.batch_idxs,
             last.kind,
+            streams=last.streams,
         )
 
     def _are_all(self, logits: Wanted) -> bool:

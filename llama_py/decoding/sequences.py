@@ -337,6 +337,8 @@ class Sequences(Resource):
                 self._read(track, n)
         for track in tracks:
             self.rollback.mark(track.seq_id, len(track.draft))
+        if by_seq := self.ctx.memory.streams:  # in the order of a ubatch
+            tracks = sorted(tracks, key=lambda track: by_seq[track.seq_id])
         parts = [self._part(track, most) for track in tracks]
         starts = [t.pos for t in tracks]
         try:

@@ -83,7 +83,7 @@ class GraphParams:
 
 
 def same_shape(a: UBatch, b: UBatch) -> bool:
-    """Return True if two ubatches make the same graph: sizes, type, equal_seqs' sequences."""
+    """Return True if two ubatches make the same graph: sizes, type, equal_seqs' streams."""
     return (
         a.equal_seqs == b.equal_seqs
         and a.n_tokens == b.n_tokens
@@ -92,5 +92,5 @@ def same_shape(a: UBatch, b: UBatch) -> bool:
         and a.n_seqs_unq == b.n_seqs_unq
         and (a.token is None) == (b.token is None)
         and (a.embd is None) == (b.embd is None)
-        and (not a.equal_seqs or a.seq_id_unq == b.seq_id_unq)
+        and (not a.equal_seqs or (a.streams or a.seq_id_unq) == (b.streams or b.seq_id_unq))
     )

@@ -7,7 +7,7 @@ indexer keys, and one memory of states.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ggml_py._moved import Former
@@ -99,6 +99,12 @@ class MemoryGroup:
         return max((kv.n_stream for kv in self.caches.values()), default=1)
 
     @property
+    def streams(self) -> Sequence[int]:
+        """The part of the caches by sequence, if there are several (`adjoin` changes them)."""
+        caches = (kv.streams for kv in self.caches.values() if kv.n_stream > 1)
+        return next(caches, ())
+
+    @property
     def allows_unequal_lengths(self) -> bool:
         """True if a ubatch may have more tokens of one sequence than of another."""
         return self.recr is None and self.n_stream == 1
@@ -112,6 +118,7 @@ class MemoryGroup:
         """
         self.changes += 1
         splitter.apart = self.pooled and self._shares_cells(splitter)
+        splitter.streams = self.streams
         failed: ContextError | None = None
         for split in self._ways_to_split(splitter, n_ubatch, whole_seqs):
             splitter.split_reset()
@@ -121,6 +128,40 @@ class MemoryGroup:
             except ContextError as e:
                 failed = failed or e
         raise failed or ContextError("the batch is empty; pass at least one token")
+
+    def swaps_to_adjoin(self, seq_ids: Sequence[int]) -> list[tuple[int, int]]:
+        """Return the pairs of sequences whose streams must be swapped so that one ubatch computes
+        these sequences together; none if they are consecutive or cannot move.
+
+        Of all windows of consecutive streams, the one that moves the fewest cells is chosen.
+        """
+        by_seq = self.streams
+        if len(seq_ids) < 2 or not by_seq or not all(part.any_order for part in self.parts):
+            return []
+        seqs = sorted(range(len(by_seq)), key=lambda s: by_seq[s])  # by stream
+        wanted, n = {*seq_ids}, len(seq_ids)
+
+        def pairs(start: int) -> list[tuple[int, int]]:
+            window = seqs[start : start + n]
+            spare = [s for s in window if s not in wanted]
+            outside = [s for s in seqs[:start] + seqs[start + n :] if s in wanted]
+            return [*zip(outside, spare, strict=True)]
+
+        ways = (pairs(start) for start in range(len(seqs) - n + 1))
+        return min(ways, key=self.swap_bytes)
+
+    def swap_bytes(self, pairs: Iterable[tuple[int, int]]) -> int:
+        """Return the bytes of keys and values that move if the streams of sequences are swapped."""
+        return sum(kv.stream_bytes(s) for one in pairs for s in one for kv in self.caches.values())
+
+    @postpone_interrupts
+    def adjoin(self, pairs: Sequence[tuple[int, int]]) -> None:
+        """Swap the streams of sequences, a result of `swaps_to_adjoin`. All values stay the same;
+        a batch then needs the sequences in the order of `streams` to be one ubatch."""
+        self.changes += 1
+        for a, b in pairs:
+            for kv in self.caches.values():
+                kv.seq_swap(a, b)
 
     @contextmanager
     def share_first_sequence(self, splitter: BatchSplitter) -> Iterator[None]:

@@ -112,6 +112,8 @@ class KPoolCache(KVCache):
     safe   the last ubatch's keys are cached
     """
 
+    any_order = False  # pooled keys of streams do not move
+
     def __init__(self, pool: int, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.pool = pool

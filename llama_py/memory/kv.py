@@ -37,6 +37,8 @@ class KVCache(KVSlots):
     rotated   rotate keys of any type: whole keys of indexers, others in blocks
     """
 
+    any_order = True
+
     def __init__(
         self,
         layers: Sequence[KVLayer],
@@ -90,6 +92,14 @@ class KVCache(KVSlots):
     def copy_stream(self, src: int, dst: int) -> None:
         self.tensors.copy_stream(src, dst)
 
+    def stream_bytes(self, seq_id: int) -> int:
+        """Return the bytes of the cells in use in a sequence's stream."""
+        row = sum(t.nb[2] // self.kv_size for t in self.all_tensors())
+        return self.cells[self.stream_index(seq_id)].used_max_p1() * row
+
+    def swap_streams(self, a: int, b: int, n: int) -> None:
+        self.tensors.swap_streams(a, b, n)
+
     def wipe(self, stream: int, cells: Indices) -> None:
         """Zero freed cells that attention reads although hidden (without flash attention, or
         scored): NaN must not remain there."""
@@ -112,7 +122,7 @@ class KVCache(KVSlots):
         return self.tensors.layout()
 
     def state_write(self, io: StateWriter, seq_id: int = -1, partial: bool = False) -> None:
-        streams = range(self.n_stream) if seq_id < 0 else [self.stream_index(seq_id)]
+        streams = self.streams if seq_id < 0 else [self.stream_index(seq_id)]
         io.count(len(streams))
         for stream in streams:
             self._write(io, stream, seq_id, self._cells_to_save(self.cells[stream], seq_id))
@@ -138,7 +148,7 @@ class KVCache(KVSlots):
         return np.flatnonzero(mine)
 
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
-        streams = range(self.n_stream) if seq_id < 0 else [self.stream_index(seq_id)]
+        streams = self.streams if seq_id < 0 else [self.stream_index(seq_id)]
         n = io.count()
         if n != len(streams):
             raise ContextError(

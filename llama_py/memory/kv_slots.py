@@ -82,10 +82,14 @@ class KVSlots(MemoryPart):
             for _ in range(self.n_stream)
         ]
         self.heads = [0] * self.n_stream
+        self.streams = [*range(self.n_stream)]  # by sequence
         self.applied: AppliedUBatch | None = None
 
     def copy_stream(self, src: int, dst: int) -> None:
         """Copy the contents of one stream's cells over another's."""
+
+    def swap_streams(self, a: int, b: int, n: int) -> None:
+        """Swap the contents of the first n cells of two streams."""
 
     def wipe(self, stream: int, cells: Indices) -> None:
         """Clear freed cells (ascending), so that their old contents reach no other token."""
@@ -93,7 +97,17 @@ class KVSlots(MemoryPart):
     def stream_index(self, seq_id: int) -> int:
         if not 0 <= seq_id < self.n_seq_max:
             raise ContextError(f"seq_id must be in [0, {self.n_seq_max}), got {seq_id}")
-        return seq_id if self.n_stream > 1 else 0
+        return self.streams[seq_id] if self.n_stream > 1 else 0
+
+    def seq_swap(self, a: int, b: int) -> None:
+        """Swap the streams of two sequences; their cells move along."""
+        i, j = self.stream_index(a), self.stream_index(b)
+        cells, heads = self.cells, self.heads
+        self.swap_streams(i, j, max(cells[i].used_max_p1(), cells[j].used_max_p1()))
+        cells[i], cells[j] = cells[j], cells[i]
+        heads[i], heads[j] = heads[j], heads[i]
+        self.streams[a], self.streams[b] = j, i
+        self.applied = None
 
     def prepare(self, ubatches: list[UBatch]) -> list[SlotInfo]:
         """Find cells for all ubatches by a trial on a copy.
@@ -125,15 +139,14 @@ class KVSlots(MemoryPart):
     def find_slot(self, ubatch: UBatch) -> SlotInfo | None:
         """Free cells for every token, searched from the head on and then from the start; None if
         there are too few."""
-        parts = len(ubatch.seq_id_unq) if self.n_stream > 1 else 1
+        parts = len(ubatch.streams) or 1
         n_tokens = ubatch.n_tokens // parts
         if parts == 1:
             stream = self.stream_index(ubatch.seq_id_unq[0])
             found = self.find_cells(stream, n_tokens)
             return None if found is None else SlotInfo([stream], [found])
         place = SlotInfo()
-        for s in range(parts):
-            stream = self.stream_index(ubatch.seq_id_unq[s])
+        for stream in ubatch.streams:
             idxs = self.find_cells(stream, n_tokens)
             if idxs is None:
                 return None
@@ -170,7 +183,7 @@ class KVSlots(MemoryPart):
             if self.n_stream == 1:
                 cells.place(idx, pos, ubatch.by_seq())
             else:
-                cells.place(idx, pos[part], [(ubatch.seq_id_unq[s], slice(0, n))])
+                cells.place(idx, pos[part], [(ubatch.seq_id[s * n][0], slice(0, n))])
             if cells.xy is not None:
                 cells.xy[0, idx] = ubatch.pos[2 * ubatch.n_tokens :][part]
                 cells.xy[1, idx] = ubatch.pos[ubatch.n_tokens :][part]
@@ -221,7 +234,7 @@ class KVSlots(MemoryPart):
     def reset(self) -> None:
         for cells in self.cells:
             cells.reset()
-        self.heads = [0] * self.n_stream
+        self.heads, self.streams = [0] * self.n_stream, [*range(self.n_stream)]
 
     def discard(self, ubatch: UBatch) -> list[int]:
         """Undo `apply_ubatch` of this ubatch, if it was applied, and return the lost sequences."""

@@ -189,6 +189,17 @@ class KVTensors:
         for t in (*self.k.values(), *self.v.values()):
             write_part(t, dst * t.nb[2], read_part(t, src * t.nb[2], t.nb[2]))
 
+    def swap_streams(self, a: int, b: int, n: int) -> None:
+        """Swap the first n cells of two streams, all layers."""
+        for t, whole in (
+            *((t, False) for t in self.k.values()),
+            *((t, self.v_trans) for t in self.v.values()),
+        ):
+            size = t.nb[2] if whole else n * t.nb[1]
+            one, other = (read_part(t, stream * t.nb[2], size) for stream in (a, b))
+            write_part(t, a * t.nb[2], other)
+            write_part(t, b * t.nb[2], one)
+
     def layout(self) -> str:
         """Describe types and row sizes that a saved state must match, however layers are shared."""
         rows = ",".join(

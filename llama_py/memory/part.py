@@ -36,10 +36,12 @@ class MemoryPart(ABC):
     Attributes:
         buffers: Devices, and the part's buffers there.
         n_rs_seq: Number of earlier states to roll back to.
+        any_order: A ubatch may have sequences in any order.
     """
 
     buffers: Sequence[tuple[Device, Buffer]]
     n_rs_seq: int = 0
+    any_order: ClassVar = False
 
     @property
     @abstractmethod

@@ -55,6 +55,8 @@ class RecurrentMemory(RecurrentSlots):
     with T tokens of a sequence writes T - 1 such states.
     """
 
+    any_order = True
+
     def __init__(
         self, layers: Sequence[StateLayer], *, size: int, n_rs_seq: int = 0, causal: bool = True
     ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ggml_py.backend import set_tensor
 from ggml_py.tensor import Tensor
@@ -34,6 +34,10 @@ class SharedMemory(MemoryGroup):
     def n_stream(self) -> int:
         return self._other.n_stream
 
+    @property
+    def streams(self) -> Sequence[int]:
+        return self._other.streams
+
     def _ways_to_split(
         self, splitter: BatchSplitter, n_ubatch: int, whole_seqs: bool
     ) -> Iterator[Callable[[], UBatch | None]]:
@@ -43,8 +47,8 @@ class SharedMemory(MemoryGroup):
             yield lambda: splitter.split_simple(n_ubatch)
 
     def _place(self, ubatches: list[UBatch]) -> GroupContext:
-        streams = [u.seq_id_unq if self.n_stream > 1 else [0] for u in ubatches]
-        return self._walks([SlotInfo([*s], []) for s in streams], ubatches)
+        places = [SlotInfo([*u.streams] or [0], []) for u in ubatches]
+        return self._walks(places, ubatches)
 
     def init_full(self, n_seqs: int | None = None) -> GroupContext:
         streams = [*range(min(self.n_stream, n_seqs or self.n_stream))]

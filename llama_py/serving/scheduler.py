@@ -74,6 +74,7 @@ class Scheduler:
         self.metrics = Metrics()
         self._sight: ImagePrefill | None = None  # image in progress
         self._is_tight = False  # a job was preempted: start no job before another ends
+        self._read_again = 0  # bytes of weights, since the last move of caches
 
     @property
     def busy(self) -> list[Busy]:
@@ -332,6 +333,7 @@ class Scheduler:
             return
         start = clock()
         try:
+            self._adjoin([slot.id for slot, _ in busy])
             self.sequences.advance([slot.id for slot, _ in busy], pieces)
         except ContextError as e:
             self._has_no_room(e)
@@ -348,6 +350,20 @@ class Scheduler:
                 job.alone = False
                 self.look(slot)
                 self._take(slot, job, end - (start if job.reads else since))
+
+    def _adjoin(self, seq_ids: Sequence[int]) -> None:
+        """Move caches of sequences next to each other, so that one ubatch computes them.
+
+        Each other ubatch reads all weights again. The caches move once such ubatches have read as
+        many bytes as the move does.
+        """
+        memory = self.ctx.memory
+        if not (pairs := memory.swaps_to_adjoin(seq_ids)):
+            return
+        self._read_again += self.ctx.model.n_bytes
+        if memory.swap_bytes(pairs) <= self._read_again:
+            memory.adjoin(pairs)
+            self._read_again = 0
 
     def _make_room(self, slot: Slot, job: Job) -> None:
         """Shift a full context and set the draft limit before a response continues."""

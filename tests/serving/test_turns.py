@@ -6,7 +6,7 @@ import pytest
 
 from llama_py.batch import UBatch
 from llama_py.graph.result import GraphResult
-from tests.serving.engines import WAIT, Asked, ask, engine, request, stall
+from tests.serving.engines import WAIT, Asked, alone, ask, engine, request, stall
 from tests.support.live_models import tokens
 
 NAME = "qwen35-dense"
@@ -48,6 +48,20 @@ def test_where_a_graph_may_have_any_of_both_all_are_one_batch() -> None:
         go_on.set()
         assert [one.end().finish_reason for one in (first, second)] == ["length"] * 2
         assert any(sorted(map(seqs.count, {*seqs})) == [1, 8] for seqs in seen)
+
+
+@pytest.mark.parametrize("name", ["llama-dense", NAME])
+def test_answers_that_another_one_separated_are_one_ubatch_again(name: str) -> None:
+    """Its slot was between theirs: without a move, each step would read the weights twice."""
+    seen: list[tuple[int, ...]] = []
+    with engine(name, kv_unified=False) as made:
+        go_on = stall(made, 3)
+        made._ctx.on_graph = lambda _, ubatch: seen.append(tuple(s for (s,) in ubatch.seq_id))
+        asked = [ask(made, request(tokens(5, s), n)) for s, n in enumerate([60, 8, 60])]
+        go_on.set()
+        found = [one.end() and one.tokens for one in asked]
+    assert found == [alone(name, tokens(5, s), n) for s, n in enumerate([60, 8, 60])]
+    assert max(seen.count((0, 2)), seen.count((2, 0))) >= 40
 
 
 def test_a_prompt_is_read_at_once_beside_answers() -> None:

@@ -1,0 +1,94 @@
+"""Sequences that are computed together get adjacent parts of the caches: one ubatch, same values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from llama_py.batch import Batch
+from llama_py.context import Context
+from llama_py.memory.base import read_part
+from tests.support.graph_models import CONTINUING, first_of_each, memory_kinds
+from tests.support.live_models import live, nmse, tokens
+
+N_SEQS = 5
+CHOSEN = [0, 2, 4]
+LENGTHS = [40, 3, 70, 9, 20]
+EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32"}
+EACH_KIND = first_of_each(memory_kinds, CONTINUING)
+
+
+def filled(name: str, **options: Any) -> Context:
+    ctx = Context(live(name, "cpu"), n_ctx=128 * N_SEQS, n_seq_max=N_SEQS, **options)
+    for s, n in enumerate(LENGTHS):
+        ctx.decode(tokens(n, s), seq_id=s)
+    return ctx
+
+
+def step(ctx: Context, seqs: list[int], id: int) -> tuple[dict[int, Any], int]:
+    """Decode a token of each sequence. -> logits by sequence, and the number of ubatches"""
+    seen = list[int]()
+    ctx.on_graph = lambda _, ubatch: seen.append(ubatch.n_tokens)
+    order = sorted(seqs, key=lambda s: ctx.memory.streams[s] if ctx.memory.streams else s)
+    pos = [ctx.memory.seq_pos_max(s) + 1 for s in order]
+    one_each = Batch([id + s for s in order], pos=pos, seq_ids=[(s,) for s in order])
+    rows = ctx.decode(one_each, logits="all")
+    ctx.on_graph = None
+    return dict(zip(order, rows, strict=True)), len(seen)
+
+
+def equal(found: dict[int, Any], expected: dict[int, Any]) -> bool:
+    return all(nmse(expected[s], found[s]) <= 1e-9 for s in expected)
+
+
+@pytest.mark.parametrize("flash", ["on", "off"])
+@pytest.mark.parametrize("name", EACH_KIND)
+def test_adjoined_sequences_have_the_same_logits(name: str, flash: str) -> None:
+    plain, moved = (filled(name, flash_attn=flash, **EXACT) for _ in range(2))
+    pairs = moved.memory.swaps_to_adjoin(CHOSEN)
+    moved.memory.adjoin(pairs)
+    if pairs:
+        assert moved.memory.swaps_to_adjoin(CHOSEN) == []
+    for id in (3, 8):
+        expected, _ = step(plain, CHOSEN, id)
+        found, n_ubatches = step(moved, CHOSEN, id)
+        assert equal(found, expected)
+        assert n_ubatches == 1 or not pairs
+    # All sequences at once, after a copy, a removal and a state that is stored and restored.
+    for ctx in (plain, moved):
+        ctx.memory.seq_cp(2, 1)
+        ctx.memory.seq_rm(4)
+        ctx.decode(tokens(11, 9), seq_id=4)
+    state = moved.save_state()
+    moved.clear()
+    moved.load_state(state)
+    assert equal(step(moved, [*range(N_SEQS)], 5)[0], step(plain, [*range(N_SEQS)], 5)[0])
+
+
+def test_the_smallest_caches_move() -> None:
+    """Sequences 0, 2 and 4 have 40, 70 and 20 tokens; 1 and 3 have 3 and 9."""
+    memory = filled("llama-dense").memory
+    pairs = memory.swaps_to_adjoin(CHOSEN)
+    assert pairs == [(4, 1)]
+    row = memory.swap_bytes(pairs) / (20 + 3)
+    assert row == sum(t.nb[1] for t in memory.tensors())
+    memory.adjoin(pairs)
+    assert memory.streams == [0, 4, 2, 3, 1]
+    assert memory.swaps_to_adjoin([0, 2, 4]) == memory.swaps_to_adjoin([3]) == []
+
+
+@pytest.mark.parametrize("name", ["deepseek4-moe", "mamba-dense", "llama-dense"])
+def test_memories_without_separate_caches_stay(name: str) -> None:
+    options = {"kv_unified": True} if name == "llama-dense" else {}
+    assert filled(name, **options).memory.swaps_to_adjoin(CHOSEN) == []
+
+
+def test_a_removed_sequence_leaves_no_values() -> None:
+    """Cells that become free after a move are zeroed in their new place (attention reads them)."""
+    ctx = filled("llama-dense", flash_attn="off")
+    ctx.memory.adjoin(ctx.memory.swaps_to_adjoin(CHOSEN))
+    for s in range(N_SEQS):
+        ctx.memory.seq_rm(s)
+    values = [t for t in ctx.memory.tensors() if t.name.startswith("cache_v")]
+    assert values and not any(read_part(t, 0, t.nbytes).any() for t in values)
