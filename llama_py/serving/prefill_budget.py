@@ -62,26 +62,43 @@ class PrefillBudget:
         return client in self._debts
 
     def saw(
-        self, n_prompt: int, n_answers: int, seconds: float, by: Mapping[str, int] | None = None
+        self,
+        n_prompt: int,
+        n_answers: int,
+        seconds: float,
+        by: Mapping[str, int] | None = None,
+        answers: Mapping[str, int] | None = None,
     ) -> None:
         """Update the measured times by a step. A small number of prompt tokens is ignored, as each
         takes longer.
 
-        by  prompt tokens by client
+        by       prompt tokens by client
+        answers  responses by client
         """
         if self._share:
-            self._charge(by or {}, n_prompt, seconds, self._answers if n_answers else 0.0)
+            self._charge(
+                by or {}, n_prompt, max(seconds - self._answers, 0) if n_answers else seconds
+            )
+            self._pay(answers or {}, n_answers)
         if n_prompt >= LEAST:
             self._token = _minimum(self._token, seconds / (n_prompt + n_answers))
         elif not n_prompt:
             self._answers = _minimum(self._answers, seconds)
 
-    def _charge(self, by: Mapping[str, int], n_prompt: int, seconds: float, answers: float) -> None:
+    def _charge(self, by: Mapping[str, int], n_prompt: int, seconds: float) -> None:
         for client, n in by.items():
-            extra = max(seconds - answers, 0) * n / n_prompt
-            self._debts[client] = self._debts.get(client, 0) + extra
-        paid = self._share * answers
-        self._debts = {who: left for who, debt in self._debts.items() if (left := debt - paid) > 0}
+            self._debts[client] = self._debts.get(client, 0) + seconds * n / n_prompt
+
+    def _pay(self, answers: Mapping[str, int], n_answers: int) -> None:
+        """Reduce debts by each client's share of a step. Its own responses are a part of this
+        share, at most half of it."""
+        left = dict[str, float]()
+        for client, debt in self._debts.items():
+            own = min(answers.get(client, 0) / max(n_answers, 1), self._share / 2)
+            paid = (self._share - own) * self._answers if n_answers else 0.0
+            if debt > paid:
+                left[client] = debt - paid
+        self._debts = left
 
 
 def _minimum(mean: float, newest: float) -> float:

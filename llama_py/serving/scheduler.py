@@ -341,11 +341,12 @@ class Scheduler:
             self._handle_failure(busy, e)
         else:
             end = clock()
-            by = Counter[str]()
+            by, answers = Counter[str](), Counter[str]()
             for slot, job in busy:
                 by[job.request.client] += pieces.get(slot.id, 0)
-            n_prompt = sum(pieces.values())
-            self._pace.saw(n_prompt, len(busy) - len(pieces), end - start, +by)
+                answers[job.request.client] += slot.id not in pieces
+            n_prompt, n_answers = sum(pieces.values()), len(busy) - len(pieces)
+            self._pace.saw(n_prompt, n_answers, end - start, +by, answers)
             for slot, job in busy:
                 job.alone = False
                 self.look(slot)

@@ -1,4 +1,4 @@
-"""Sequences that are computed together get adjacent parts of the caches: one ubatch, same values."""
+"""Sequences that are computed together get adjacent caches: one ubatch, the same values."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -11,10 +12,12 @@ from typing import Any
 import pytest
 import uvicorn
 
+from llama_py_server.params import ListenParams
 from llama_py_server.wire import connections
 from llama_py_server.wire.connections import MORE, Connection, LoopErrors, limit_connections
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.limits import BodyLimit, RequestLimit
+from llama_py_server.wire.listen import _bind
 from llama_py_server.wire.usage import CLIENT, Client
 from llama_py_server.wire.work import ANSWERS
 from tests.server.served import WAIT
@@ -355,3 +358,25 @@ def test_a_connection_that_must_wait_is_overtaken(busy: bool) -> None:
         run(test)
     finally:
         ANSWERS.discard(held)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_small_writes_are_sent_at_once(host: str) -> None:
+    """Otherwise a stream's first token waits until the client acknowledges the headers: 40 ms."""
+    seen = list[int]()
+
+    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        made = writer.get_extra_info("socket")
+        seen.append(made.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        writer.close()
+
+    async def connect() -> None:
+        with _bind(host, ListenParams(host=(host,), port=0)) as bound:
+            server = await asyncio.start_server(accepted, sock=bound)
+            async with server:
+                reader, writer = await asyncio.open_connection(host, bound.getsockname()[1])
+                await reader.read()
+                writer.close()
+
+    asyncio.run(asyncio.wait_for(connect(), WAIT))
+    assert seen and seen[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,9 +73,10 @@ def test_prompts_of_other_clients_take_less_of_a_step() -> None:
     assert pace.piece(0, 2) == pace.piece(0)
 
 
-def test_a_piece_of_minimum_size_delays_the_next_of_its_client() -> None:
+@pytest.mark.parametrize(("own", "share"), [(0, 0.25), (1, 0.125), (3, 0.125)])
+def test_a_piece_of_minimum_size_delays_the_next_of_its_client(own: int, share: float) -> None:
     """Over many steps, prompts of one client take their share of the time, also of a model whose
-    smallest piece takes longer than a step."""
+    smallest piece takes longer than a step. Its own responses are a part of this share."""
     pace = PrefillBudget(2048, 512)
     pace.saw(0, 4, 0.02)
     pace.saw(512, 4, 2.0)
@@ -83,9 +85,9 @@ def test_a_piece_of_minimum_size_delays_the_next_of_its_client() -> None:
         n = pace.piece(4, 5) * (not pace.owes("a"))
         assert not pace.owes("b")
         seconds = 0.004 * n
-        pace.saw(n, 4, 0.02 + seconds, {"a": n} if n else {})
+        pace.saw(n, 4, 0.02 + seconds, {"a": n} if n else {}, {"a": own, "b": 4 - own})
         prompts, answers = prompts + seconds, answers + 0.02
-    assert 0.2 < prompts / answers <= 0.26
+    assert 0.8 * share < prompts / answers <= 1.04 * share
     pace.saw(LEAST, 4, 1.0, {"a": LEAST})
     assert pace.owes("a")
     pace.piece(0, 5)  # no response waits
