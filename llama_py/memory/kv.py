@@ -148,17 +148,16 @@ class KVCache(KVSlots):
         return np.flatnonzero(mine)
 
     def state_read(self, io: StateReader, seq_id: int = -1, partial: bool = False) -> None:
-        streams = self.streams if seq_id < 0 else [self.stream_index(seq_id)]
-        n = io.count()
-        if n != len(streams):
+        n, expected = io.count(), self.n_stream if seq_id < 0 else 1
+        if n != expected:
             raise ContextError(
-                f"the state must have {len(streams)} KV streams like this context, got {n}"
+                f"the state must have {expected} KV streams like this context, got {n}"
             )
         if seq_id < 0:
             self.clear()
         else:
             self.seq_rm(seq_id)
-        for stream in streams:
+        for stream in self.streams if seq_id < 0 else [self.stream_index(seq_id)]:
             self._read(io, stream, seq_id)
 
     def _read(self, io: StateReader, stream: int, seq_id: int) -> None:

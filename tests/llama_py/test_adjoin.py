@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -61,7 +62,6 @@ def test_adjoined_sequences_have_the_same_logits(name: str, flash: str) -> None:
         ctx.memory.seq_rm(4)
         ctx.decode(tokens(11, 9), seq_id=4)
     state = moved.save_state()
-    moved.clear()
     moved.load_state(state)
     assert equal(step(moved, [*range(N_SEQS)], 5)[0], step(plain, [*range(N_SEQS)], 5)[0])
 
@@ -92,3 +92,30 @@ def test_a_removed_sequence_leaves_no_values() -> None:
         ctx.memory.seq_rm(s)
     values = [t for t in ctx.memory.tensors() if t.name.startswith("cache_v")]
     assert values and not any(read_part(t, 0, t.nbytes).any() for t in values)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", ["llama-dense", "gemma2-dense", "qwen35-dense"])
+def test_moves_between_other_operations_change_nothing(name: str, seed: int) -> None:
+    draw = random.Random(seed)
+    plain, moved = (
+        Context(live(name, "cpu"), n_ctx=128 * N_SEQS, n_seq_max=N_SEQS, **EXACT) for _ in range(2)
+    )
+    for id in range(30):
+        seqs = draw.sample(range(N_SEQS), draw.randint(1, N_SEQS))
+        match draw.choice(["decode", "decode", "remove", "copy", "adjoin", "restore"]):
+            case "decode":
+                assert equal(step(moved, seqs, id)[0], step(plain, seqs, id)[0])
+            case "remove":
+                for ctx in (plain, moved):
+                    ctx.memory.seq_rm(seqs[0])
+            case "copy" if len(seqs) > 1:
+                for ctx in (plain, moved):
+                    ctx.memory.seq_rm(seqs[1])
+                    ctx.memory.seq_cp(seqs[0], seqs[1])
+            case "adjoin":
+                moved.memory.adjoin(moved.memory.swaps_to_adjoin(seqs))
+            case "restore":
+                moved.load_state(moved.save_state())
+        ends = [[ctx.memory.seq_pos_max(s) for s in range(N_SEQS)] for ctx in (plain, moved)]
+        assert ends[0] == ends[1]
