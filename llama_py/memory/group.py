@@ -52,6 +52,8 @@ class MemoryGroup:
         self.intact: dict[int, int] = {}
         self.changes = 0
         self._copied: tuple[SeqIds, int] | None = None
+        only_states = not self.caches and recr is not None and recr.any_order
+        self._order = [*range(recr.size)] if only_states and recr is not None else []
 
     def tensors(self) -> list[Tensor]:
         """Return all tensors that keep data between batches, each named after its layer."""
@@ -100,9 +102,10 @@ class MemoryGroup:
 
     @property
     def streams(self) -> Sequence[int]:
-        """The part of the caches by sequence, if there are several (`adjoin` changes them)."""
+        """The part of the caches by sequence, if there are several (`adjoin` changes them). Without
+        caches, the order of sequences in a ubatch, which must be consecutive in llama.cpp."""
         caches = (kv.streams for kv in self.caches.values() if kv.n_stream > 1)
-        return next(caches, ())
+        return next(caches, self._order)
 
     @property
     def allows_unequal_lengths(self) -> bool:
@@ -162,6 +165,8 @@ class MemoryGroup:
         for a, b in pairs:
             for kv in self.caches.values():
                 kv.seq_swap(a, b)
+            if order := self._order:
+                order[a], order[b] = order[b], order[a]
 
     @contextmanager
     def share_first_sequence(self, splitter: BatchSplitter) -> Iterator[None]:

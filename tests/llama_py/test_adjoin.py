@@ -78,7 +78,7 @@ def test_the_smallest_caches_move() -> None:
     assert memory.swaps_to_adjoin([0, 2, 4]) == memory.swaps_to_adjoin([3]) == []
 
 
-@pytest.mark.parametrize("name", ["deepseek4-moe", "mamba-dense", "llama-dense"])
+@pytest.mark.parametrize("name", ["deepseek4-moe", "glm5-next-moe", "llama-dense"])
 def test_memories_without_separate_caches_stay(name: str) -> None:
     options = {"kv_unified": True} if name == "llama-dense" else {}
     assert filled(name, **options).memory.swaps_to_adjoin(CHOSEN) == []
@@ -95,7 +95,7 @@ def test_a_removed_sequence_leaves_no_values() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("name", ["llama-dense", "gemma2-dense", "qwen35-dense"])
+@pytest.mark.parametrize("name", ["llama-dense", "gemma2-dense", "qwen35-dense", "mamba-dense"])
 def test_moves_between_other_operations_change_nothing(name: str, seed: int) -> None:
     draw = random.Random(seed)
     plain, moved = (

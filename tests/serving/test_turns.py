@@ -50,7 +50,7 @@ def test_where_a_graph_may_have_any_of_both_all_are_one_batch() -> None:
         assert any(sorted(map(seqs.count, {*seqs})) == [1, 8] for seqs in seen)
 
 
-@pytest.mark.parametrize("name", ["llama-dense", NAME])
+@pytest.mark.parametrize("name", ["llama-dense", "mamba-dense", NAME])
 def test_answers_that_another_one_separated_are_one_ubatch_again(name: str) -> None:
     """Its slot was between theirs: without a move, each step would read the weights twice."""
     seen: list[tuple[int, ...]] = []
