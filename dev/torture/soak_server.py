@@ -34,6 +34,7 @@ from contextlib import AsyncExitStack, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -91,7 +92,18 @@ def main() -> int:
     return bool(faults)
 
 
-Wait = tuple[int, float]  # the client's number, the seconds of its request
+class Wait(NamedTuple):
+    """Times of an honest request, in seconds.
+
+    client   number of its client;  at  start of the request, since the start of this program
+    seconds  duration;  first  time to the first token;  gap  longest time between two tokens
+    """
+
+    client: int
+    at: float
+    seconds: float
+    first: float
+    gap: float
 
 
 class Soak:
@@ -144,8 +156,10 @@ class Soak:
         return range(self.args.good)
 
     async def _asked(self, client: httpx.AsyncClient, i: int) -> Answer:
-        n = self.n_tokens[i % len(self.n_tokens)]
-        return await ask(client, range(300 + 50 * i, 340 + 50 * i), n)
+        return await ask(client, range(300 + 50 * i, 340 + 50 * i), self._n_tokens(i))
+
+    def _n_tokens(self, client: int) -> int:
+        return self.n_tokens[client % len(self.n_tokens)]
 
     async def _control(self, clients: list[httpx.AsyncClient]) -> list[Wait]:
         """Measure honest requests without hostile clients."""
@@ -182,7 +196,8 @@ class Soak:
                 await asyncio.sleep(0.2)
                 continue
             self.seen["honest"] += 1
-            self.waits.append((i, time.monotonic() - start))
+            at, seconds = start - self.start, time.monotonic() - start
+            self.waits.append(Wait(i, at, seconds, answer.first, max(answer.between, default=0)))
             self.gaps += answer.between
             if answer.ids not in self.expected[i]:
                 self.faults.append(f"{self._minute()}: another response: {answer.ids}")
@@ -217,11 +232,12 @@ class Soak:
     def _compare(self) -> None:
         """Print the last part, as multiples of the median of the controls around it."""
         base = self._base(len(self.parts) - 1)
-        multiples = [seconds / base[i] for i, seconds in self.parts[-1]]
-        if late := [multiple for multiple in multiples if multiple > self.args.most]:
-            what = f"{len(late)} of {len(multiples)} honest requests took more than "
-            what += f"{self.args.most}"
-            self.faults.append(f"{self._minute()}: {what} times as long, at most {max(late):.1f}")
+        multiples = [wait.seconds / base[wait.client] for wait in self.parts[-1]]
+        for wait, multiple in zip(self.parts[-1], multiples, strict=True):
+            if multiple > self.args.most:
+                what = f"{self._n_tokens(wait.client)} tokens: {multiple:.2f} times the median"
+                what += f" ({wait.seconds:.3f} s; the first token {wait.first:.3f}, the longest "
+                self.faults.append(f"{wait.at / 60:.2f} min: {what}gap {wait.gap:.3f})")
         seen = ", ".join(f"{what} {n}" for what, n in self.seen.most_common())
         has = f"{self.server.num_threads()} threads, {self.server.num_fds()} files"
         print(
@@ -234,7 +250,11 @@ class Soak:
             ("/health", self.health, "s"),
             ("a token", self.gaps, "s"),
             ("a response", multiples, "times the median"),
-            ("the same, without", [s / base[i] for i, s in self.controls[-1]], "times the median"),
+            (
+                "the same, without",
+                [wait.seconds / base[wait.client] for wait in self.controls[-1]],
+                "times the median",
+            ),
         ):
             print(f"    {what}: {_times(found)} {unit}")
         self.gaps.clear()
@@ -244,19 +264,20 @@ class Soak:
     def _base(self, part: int) -> dict[int, float]:
         """Return each client's median seconds without hostile clients before and after a part."""
         around = [*self.controls[part], *self.controls[part + 1]]
-        return {i: median(s for client, s in around if client == i) for i in self._all}
+        return {i: median(x.seconds for x in around if x.client == i) for i in self._all}
 
     def _tell_all(self) -> None:
-        parts, controls = list[Wait](), list[Wait]()
+        parts, controls = list[tuple[int, float]](), list[tuple[int, float]]()
         for no in range(len(self.parts)):
             base = self._base(no)
-            parts += [(i, s / base[i]) for i, s in self.parts[no]]
+            parts += [(x.client, x.seconds / base[x.client]) for x in self.parts[no]]
             around = [*self.controls[no], *self.controls[no + 1]]
-            controls += [(i, s / base[i]) for i, s in around]
+            controls += [(x.client, x.seconds / base[x.client]) for x in around]
         for what, found in (("with hostile clients", parts), ("without, twice each", controls)):
             for i in self._all:
-                n_tokens = self.n_tokens[i % len(self.n_tokens)]
-                self._tell(f"{what}, {n_tokens} tokens", [x for who, x in found if who == i])
+                self._tell(
+                    f"{what}, {self._n_tokens(i)} tokens", [x for who, x in found if who == i]
+                )
             self._tell(what, [x for _, x in found])
 
     def _tell(self, what: str, multiples: list[float]) -> None:
