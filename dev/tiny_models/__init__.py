@@ -43,6 +43,7 @@ class Tiny:
                it unless LLAMA_PY_TEST_MODELS=every
     unrecorded   llama.cpp cannot run it
     newest     only a later llama.cpp than the reference can run it (dev/record/newest)
+    runs       runs to record (dev/record/golden/runs.py), if not all that apply
     drafts_for   the tiny target model, for a pure draft model
 
     Options of the recording (dev/record/record_golden.py):
@@ -65,6 +66,7 @@ class Tiny:
     familiar: bool = False
     unrecorded: bool = False
     newest: bool = False
+    runs: Sequence[str] = ()
     drafts_for: tuple[str, str] | None = None
     prompt: int = 40
     first: int = 0
@@ -85,6 +87,10 @@ SIZES = {**CHANNELS, "attention.head_count": 4, "attention.head_count_kv": 2}
 WIDE = {**SIZES, "attention.key_length": 32, "attention.value_length": 32}
 EXPERTS = {"expert_feed_forward_length": 48, "expert_count": 6, "expert_used_count": 3}
 MOE = {**CHANNELS, **EXPERTS, **WIDE}
+
+# Runs of a model with NextN layers, if the later llama.cpp builds another graph of the trunk.
+ONLY_DRAFT = ("nodes-draft", "nodes-draft-fa-off", "draft", "exact-draft")
+DRAFT_RUNS = (*ONLY_DRAFT, "trunk", "logits", "exact", "sequences")
 
 COMMON: dict[str, Any] = {"vocab_size": 64, "context_length": 256}
 

@@ -1,6 +1,6 @@
 """Tiny models of GLM5-Next."""
 
-from dev.tiny_models import Tiny
+from dev.tiny_models import DRAFT_RUNS, Tiny
 
 # Layers: delta net with dense feed-forward; then with experts attention, a delta net, attention to
 # the second layer's selection. Pools of 4 tokens; a token attends to 3 pools.
@@ -51,6 +51,14 @@ GAIN = {
 BOUNDS = ("kda.gate_lower_bound", "swiglu_clamp_exp", "swiglu_clamp_shexp")
 LEFT_OUT = (*BOUNDS, "attention.indexer.types")
 
+NEXTN = KEYS | {
+    "block_count": 5,
+    "nextn_predict_layers": 1,
+    "swiglu_clamp_exp": [0.0, 0.5, 0.0, 0.4, 0.6],
+    "swiglu_clamp_shexp": [0.3, 0.0, 0.6, 0.5, 0.7],
+    "attention.head_count_kv": [0, 1, 0, 1, 1],
+}
+
 TINY = {
     "moe": Tiny(keys=KEYS, without=["*.attn_[qkv].bias"], gain=GAIN, prompt=72),
     # indexers in all layers, decays and gates without bounds
@@ -58,6 +66,25 @@ TINY = {
         keys={k: v for k, v in KEYS.items() if k not in LEFT_OUT},
         without=["*.attn_[qkv].bias"],
         gain=GAIN,
+        familiar=True,
+    ),
+    # a NextN layer with its own head, norm and embeddings
+    "mtp": Tiny(
+        keys=NEXTN,
+        without=["*.attn_[qkv].bias"],
+        gain=GAIN,
+        prompt=72,
+        newest=True,
+        runs=DRAFT_RUNS,
+        familiar=True,
+    ),
+    # a NextN layer with the trunk's
+    "shared": Tiny(
+        keys=NEXTN,
+        without=["*.attn_[qkv].bias", "*.nextn.shared_*", "*.nextn.embed_*"],
+        gain=GAIN,
+        newest=True,
+        runs=DRAFT_RUNS,
         familiar=True,
     ),
 }

@@ -1,6 +1,6 @@
 """Tiny models of Qwen4, the experimental one."""
 
-from dev.tiny_models import Tiny, Wide
+from dev.tiny_models import DRAFT_RUNS, ONLY_DRAFT, Tiny, Wide
 from dev.tiny_models.qwen35 import DENSE
 from dev.tiny_models.qwen35moe import EXPERTS
 
@@ -17,6 +17,12 @@ CHOSEN = {
 }
 LEFT_OUT = ["*.attn_[qkv].bias"]  # llama.cpp has them, and does not add them
 GAIN = {"*.ssm_dt.bias": 3, "*.ssm_out.weight": 1.5, "*.attn_output.weight": 1.5, "*_up.weight": 2}
+NEXTN = CHOSEN | {
+    "block_count": 3,
+    "nextn_predict_layers": 1,
+    "attention.recurrent_layers": [True, False, False],
+    "attention.compress_ratios": [0, 4, 4],
+}
 
 TINY = {
     # Groups of two and of three tokens, each with two table rows. llama.cpp selects any of equal
@@ -40,4 +46,17 @@ TINY = {
         gain=GAIN,
     ),
     "chosen": Tiny(keys=CHOSEN | {"attention.indexer.head_count": 12}, without=LEFT_OUT, gain=GAIN),
+    # A NextN layer. The trunk and the layer attend to all blocks.
+    "mtp": Tiny(
+        keys=NEXTN | {"attention.indexer.top_k": 200},
+        without=LEFT_OUT,
+        gain=GAIN,
+        newest=True,
+        runs=DRAFT_RUNS,
+    ),
+    # A NextN layer that chooses blocks. In the trunk, older builds of llama.cpp choose a part of a
+    # block too.
+    "blocks": Tiny(
+        keys=NEXTN, without=LEFT_OUT, gain=GAIN, newest=True, runs=ONLY_DRAFT, familiar=True
+    ),
 }

@@ -7,7 +7,6 @@ from ggml_py.ops import cont, mul, reshape, sigmoid, view
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Projections, attend, attend_within
 from llama_py.blocks.functions import inv_sqrt
-from llama_py.blocks.indexer import mask_unchosen
 from llama_py.blocks.rope import rope
 from llama_py.blocks.softmax import Scores
 from llama_py.graph.builder import GraphBuilder
@@ -33,7 +32,7 @@ class GatedAttention:
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         d, n_head, n_head_kv = (self.shape.n_embd_head_k, self.shape.n_head, self.shape.n_head_kv)
         n_tokens, strides = g.n_tokens, (2 * d, 2 * d * n_head)
-        chosen = self.choose(g, cur, il)
+        mask, n_kv_max = self.choose(g, cur, il)
         q_gate, k, v = self.qkv.rows(g, cur, il)
         for t, name in ((q_gate, "Qcur_full"), (k, "Kcur_full"), (v, "Vcur_full")):
             g.cb(t, name, il)
@@ -46,9 +45,6 @@ class GatedAttention:
         q = g.cb(rope(g, q, il), "Qcur", il)
         k = g.cb(rope(g, k, il), "Kcur", il)
         v = g.cb(reshape(v, d, n_head_kv, n_tokens), "Vcur", il)
-        mask, n_kv_max = None, 0
-        if chosen is not None:
-            mask, n_kv_max = mask_unchosen(g.inp_attn(il).kq_mask, chosen), chosen.ne[0]
         qkv, how = QKV(q, k, v), Scores(inv_sqrt(d), n_kv_max=n_kv_max)
         cur = attend(g, qkv, il, how, mask) if g.hp.cached else attend_within(g, qkv, il, how)
         g.cb(cur, "attn_pregate", il)  # [d * n_head, n_tokens]
@@ -59,7 +55,7 @@ class GatedAttention:
         """Return joint rows of queries and gates [2 * d * n_head, n_tokens], to be split."""
         return q_gate
 
-    def choose(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor | None:
-        """Choose cells to attend to, I32 [n_chosen, tokens of a stream, 1, n_stream]; None: all
-        visible cells."""
-        return None
+    def choose(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor | None, int]:
+        """Choose cells to attend to: their mask, and their maximum number. None, 0: all visible
+        cells."""
+        return None, 0

@@ -31,7 +31,7 @@ from ggml_py.ops import (
     view,
 )
 from ggml_py.tensor import Tensor
-from ggml_py.types import F32, I32
+from ggml_py.types import F32, I32, GGMLType
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.indexer import LIGHTNING_INDEXER
 from llama_py.graph.builder import GraphBuilder
@@ -54,9 +54,12 @@ class KPoolIndexer:
     """A key and a gate per token; the key of a pool is the sum of its tokens' keys, weighed per
     dimension by a softmax of their gates. A row of the cache has all three."""
 
-    def __init__(self, w: Weights, n_embd: int, n_lora_q: int, n: PoolSizes) -> None:
-        """Declare the weights; `n_lora_q`: rank of the query projection."""
-        self.n = n
+    def __init__(
+        self, w: Weights, n_embd: int, n_lora_q: int, n: PoolSizes, reserves: bool = False
+    ) -> None:
+        """Declare the weights; `n_lora_q`: rank of the query projection; reserves: see
+        InputKPool."""
+        self.n, self.reserves = n, reserves
         self.k_norm = w.norm("indexer.k_norm", n.size, kind="layer", bias="needed")
         self.proj = w.tensor("indexer.proj.weight", n_embd, n.n_head)
         self.attn_k = w.tensor("indexer.attn_k.weight", n_embd, n.size)
@@ -67,7 +70,7 @@ class KPoolIndexer:
     def inputs(self, g: GraphBuilder) -> InputKPool:
         def make() -> InputKPool:
             n, fused = self.n, g.form(LIGHTNING_INDEXER) == "fused"
-            inp = InputKPool(g.params, n.n_chosen // n.pool, fused)
+            inp = InputKPool(g.params, n.n_chosen // n.pool, fused, self.reserves)
             for t in (inp.cells, inp.members, inp.mask, inp.tails, inp.live):
                 g.expand(t)
             g.add_input(inp)
@@ -80,6 +83,14 @@ class KPoolIndexer:
     ) -> Tensor:
         """Choose cells for cur [n_embd, T], small [n_lora_q, T]. -> I32 [n_sel, T] if cells are
         gathered, else a mask like kq_mask, as [n_kv, T]"""
+        inp = self.inputs(g)
+        chosen = self.cells(g, cur, small, il)
+        if inp.gathers:
+            return g.cb(chosen, "indexer_sel_idx", il)
+        return g.cb(_mask_unchosen(kq_mask, chosen, inp), "indexer_sel", il)
+
+    def cells(self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int) -> Tensor:
+        """Choose cells for cur [n_embd, T], small [n_lora_q, T]. -> I32 [n_sel, T]"""
         n, inp = self.n, self.inputs(g)
         q = reshape(g.mm(self.attn_q_b, small), n.size, n.n_head, g.n_tokens)
         g.cb(q, "indexer_q", il)
@@ -91,11 +102,8 @@ class KPoolIndexer:
             scores = lightning_indexer(q, keys, weights, inp.mask)
             g.mark_fused(LIGHTNING_INDEXER.kind, scores)
         else:
-            scores = _scores(q, keys, weights, inp.mask)
-        chosen = self._select_cells(g, g.cb(scores, "indexer_score", il), inp, il)
-        if inp.gathers:
-            return g.cb(chosen, "indexer_sel_idx", il)
-        return g.cb(_mask_unchosen(kq_mask, chosen, inp), "indexer_sel", il)
+            scores = score_pools(q, keys, weights, inp.mask)
+        return self._select_cells(g, g.cb(scores, "indexer_score", il), inp, il)
 
     def _store(self, g: GraphBuilder, cur: Tensor, inp: InputKPool, il: int) -> None:
         """Store each token's key and gate, and reserve space for a pool's key."""
@@ -144,7 +152,7 @@ class KPoolIndexer:
         return concat(reshape(cells, pool * n_top, n_tokens), inp.tails, 0)
 
 
-def _scores(q: Tensor, k: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
+def score_pools(q: Tensor, k: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
     """Compute pool scores without the fused op: [n_pool, T].
     q [size, H, T], k [size, 1, n_pool], weights [H, T], mask [n_pool, T]"""
     kq = mul_mat(permute(k, 0, 2, 1, 3), permute(q, 0, 2, 1, 3))  # [n_pool, T, H]
@@ -165,9 +173,33 @@ def _mask_unchosen(mask: Tensor, cells: Tensor, inp: InputKPool) -> Tensor:
     hidden = repeat_4d(hidden, 1, n_kv + n_sel, n_tokens, 1)
     hidden = reshape(hidden, 1, n_kv + n_sel, n_tokens)
     zeros = reshape(repeat_4d(fill(seed, 0.0), 1, n_sel, n_tokens, 1), 1, n_sel, n_tokens)
-    live = exp(reshape(inp.live, n_sel, n_tokens))
-    own = arange(float(n_kv), float(n_kv + n_sel), 1.0)
-    at = add(mul(sub(cast(cells, F32), own), live), own)
-    rows = set_rows(hidden, zeros, reshape(cast(at, I32), n_sel, n_tokens, 1))
+    rows = set_rows(hidden, zeros, reshape(separate_unused(cells, inp), n_sel, n_tokens, 1))
     shown = view(rows, (n_kv, n_tokens), (n_kv + n_sel,))
     return add(shown, reshape(mask, n_kv, n_tokens))
+
+
+def separate_unused(cells: Tensor, inp: InputKPool) -> Tensor:
+    """Give unused cells separate numbers from n_kv on: I32 [n_sel, T] -> I32 [n_sel, T]."""
+    n_kv, (n_sel, n_tokens) = inp.n_kv, cells.ne[:2]
+    cells = cast(cells, F32)
+    own = arange(float(n_kv), float(n_kv + n_sel), 1.0)
+    live = exp(reshape(inp.live, n_sel, n_tokens))
+    return cast(add(mul(sub(cells, own), live), own), I32)
+
+
+def mask_with_cells(mask: Tensor, at: Tensor, zeros: Tensor) -> Tensor:
+    """Restrict a mask to the cells `at`; numbers from n_kv on are unused.
+
+    mask [n_kv, n, 1, n_stream], at I32 [n_sel, T], zeros [1, n_sel, T] -> like mask
+    """
+    (n_kv, n), (n_sel, n_tokens) = mask.ne[:2], at.ne[:2]
+    n_all = n_kv + n_sel
+    at = reshape(at, n_sel, n_tokens, 1)
+    rows = set_rows(column(mask.type, -math.inf, n_all, n_tokens), zeros, at)
+    return add(view(rows, mask.ne, (n_all, n_all * n, n_all * n)), mask)
+
+
+def column(type: GGMLType, value: float, n: int, n_tokens: int) -> Tensor:
+    """Return [1, n, n_tokens] of a value."""
+    one = repeat_4d(fill(Tensor(type, (n,)), value), n, n_tokens, 1, 1)
+    return reshape(one, 1, n, n_tokens)

@@ -135,7 +135,7 @@ def create_memory(kept: Mapping[int, MemorySpecs], how: Placing) -> MemoryGroup:
     of |= {il: of[other] for il, other in same_as.items()}
     if BASE in found:
         found[BASE].with_ids = with_ids
-    if INDEX in found and states:
+    if INDEX in found and (states or found[INDEX].kpool):
         found[INDEX].tag = "idx_"
     widest = max((x.n_embd_v_gqa for one in found.values() for x in one.layers), default=0)
     # caches without a window come first

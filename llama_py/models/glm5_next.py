@@ -1,36 +1,54 @@
 """GLM5-Next: delta nets with a gate per dimension, and latent attention to pools of tokens that
-this or an earlier layer's indexer chooses; four residual streams, experts after the first layers
-(models/glm5-next.cpp).
+this or an earlier layer's indexer chooses; four residual streams, experts after the first layers;
+a NextN layer that drafts (models/glm5-next.cpp).
 
-NextN layers are ignored: llama.cpp has no graph for NextN yet. If llama.cpp would crash, the
-weights decide: a delta net may have one matrix for queries, keys and values. Files without
-attention to the tokens after the last pool are refused: llama.cpp returns NaN at the start.
+The NextN layer has one stream and its own indexer, like in llama.cpp b11739. If llama.cpp would
+crash, the weights decide: a delta net may have one matrix for queries, keys and values. Files
+without attention to the tokens after the last pool are refused: llama.cpp returns NaN at the start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
-from ggml_py.ops import cont, get_rows, mul_mat, permute, reshape, soft_max_ext, transpose, view_4d
+from ggml_py.ops import (
+    concat,
+    cont,
+    get_rows,
+    mul_mat,
+    permute,
+    reshape,
+    soft_max_ext,
+    transpose,
+    view_4d,
+)
 from ggml_py.ops.hyper_connections import STREAMS
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import clamped_silu
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.hyper_connections import HyperConnections
 from llama_py.blocks.kda import BoundedKDA
-from llama_py.blocks.kpool_indexer import KPoolIndexer, PoolSizes
+from llama_py.blocks.kpool_indexer import (
+    KPoolIndexer,
+    PoolSizes,
+    column,
+    mask_with_cells,
+    separate_unused,
+)
 from llama_py.blocks.softmax import Scores, mha
 from llama_py.gguf.keys import Keys, flag, number, numbers, trunk_layers, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.kpool import InputKPool
-from llama_py.graph.linear import Linear
+from llama_py.graph.linear import Linear, Norm
 from llama_py.hparams import EPS, L2_EPS
 from llama_py.memory.specs import Index, MemorySpecs, StateSpec
-from llama_py.models.trunks.decoder import Block
+from llama_py.models.trunks.decoder import Block, Layer
 from llama_py.models.trunks.dsa import INDEXER_TENSORS
 from llama_py.models.trunks.experts import expert_layer
 from llama_py.models.trunks.kimi import BoundedKimiHParams
 from llama_py.models.trunks.latent import Latent
+from llama_py.models.trunks.nextn import DRAFT_NAMES, DraftingDecoder, EarlyNextN
 from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.models.trunks.streams import StreamLayer, join_streams, mean, spread
 from llama_py.weights import Weights
@@ -52,6 +70,12 @@ KEPT = (
     "attn_k_b.weight",
     "attn_v_b.weight",
 )
+DRAFT_NAMES_GLM5 = DRAFT_NAMES | {
+    "mtp_concat": "",
+    "attn_out": "mtp_attn_out",
+    "mtp_attn_residual": "mtp_ffn_inp",
+    "mtp_attn_post_norm": "mtp_ffn_norm",
+}
 MOST_STEPS = 1000  # each is several nodes if they are not fused
 
 
@@ -110,9 +134,13 @@ class Glm5NextHParams(BoundedKimiHParams):
         return max(sizes, default=0) * self.n_expert_shared
 
     def _indexers(self, keys: Keys) -> Iterator[int]:
-        """Yield the last layer with an indexer for each layer, or -1 for a delta net."""
+        """Yield the last layer with an indexer for each layer, or -1 for a delta net. NextN layers
+        have their own."""
         last = -1
-        for il in range(self.n_layer):
+        for il in range(self.n_layer_all):
+            if il >= self.n_layer:
+                yield il
+                continue
             if self.is_recr(il):
                 yield -1
                 continue
@@ -145,7 +173,12 @@ class Glm5NextKDA(BoundedKDA):
 
 class PoolAttention:
     """Latent attention to the pools that an indexer chooses. The latent vectors are cached. Small
-    ubatches read only the chosen cells; otherwise a mask hides the others."""
+    ubatches read only the chosen cells; otherwise a mask hides the others.
+
+    reserves  see InputKPool
+    """
+
+    reserves: ClassVar[bool] = False
 
     def __init__(self, w: Weights, hp: Glm5NextHParams) -> None:
         self.n = n = hp.latent(w.il)
@@ -161,7 +194,7 @@ class PoolAttention:
         self.chooser = hp.indexers[w.il]
         self.indexer: KPoolIndexer | None = None
         if self.chooser == w.il:
-            self.indexer = KPoolIndexer(w, n.n_embd, n.n_lora_q, hp.pools)
+            self.indexer = KPoolIndexer(w, n.n_embd, n.n_lora_q, hp.pools, self.reserves)
         else:  # files may have an indexer in every layer
             w.skip(*INDEXER_TENSORS, *MORE_INDEXER_TENSORS)
 
@@ -214,12 +247,34 @@ class PoolAttention:
     def _attend_masked(
         self, g: GraphBuilder, q: Tensor, inp: InputKPool, chosen: Tensor, il: int
     ) -> Tensor:
-        """Attend with the mask `chosen` [n_kv, T]. -> [d_v * n_head, T]"""
+        """Attend to the result of `_choose` by a mask. -> [d_v * n_head, T]"""
         cache = g.inp_attn(il)
-        mask = g.cb(reshape(chosen, *cache.kq_mask.ne), "kq_mask_dsa", il)
+        mask = self._mask(cache.kq_mask, inp, chosen)
+        g.cb(mask, "kq_mask_dsa", il)
         k = cache.mctx.get_k(il)
         v = view_4d(k, self.n.n_lora_kv, *k.ne[1:], *k.nb[1:], 0)
         return mha(g, q, k, v, mask, il, Scores(self.kq_scale, v_mla=self.v_b, n_kv_max=inp.n_sel))
+
+    def _mask(self, mask: Tensor, inp: InputKPool, chosen: Tensor) -> Tensor:
+        """Return the mask `chosen` [n_kv, T] in the cache's shape."""
+        return reshape(chosen, *mask.ne)
+
+
+class DraftPoolAttention(PoolAttention):
+    """Pool attention of the NextN layer, which builds the mask last."""
+
+    reserves = True
+
+    def _choose(
+        self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int
+    ) -> tuple[InputKPool, Tensor]:
+        assert self.indexer is not None
+        return self.indexer.inputs(g), g.expand(self.indexer.cells(g, cur, small, il))
+
+    def _mask(self, mask: Tensor, inp: InputKPool, chosen: Tensor) -> Tensor:
+        """Restrict the mask to the cells `chosen`, I32 [n_sel, T]."""
+        zeros = column(mask.type, 0.0, *chosen.ne[:2])
+        return mask_with_cells(mask, separate_unused(chosen, inp), zeros)
 
 
 class Glm5NextLayer(StreamLayer):
@@ -234,17 +289,42 @@ class Glm5NextLayer(StreamLayer):
         return self.ffn_connections.write(g, x, streams)
 
 
-class Glm5Next(Latent):
+class Glm5NextN(EarlyNextN):
+    """NextN layer that reads the embeddings first; the last norm's result has another name."""
+
+    def join(self, g: GraphBuilder, embd: Tensor, h: Tensor, il: int) -> Tensor:
+        embd = self.enorm(g, embd, "mtp_enorm", il)
+        return concat(embd, self.hnorm(g, h, "mtp_hnorm", il), 0)
+
+    def end(self, g: GraphBuilder, norm: Norm, cur: Tensor, early: bool) -> Tensor:
+        return g.cb(super().end(g, norm, cur, early), "mtp_shared_head_norm")
+
+
+class Glm5Next(DraftingDecoder, Latent):
     arch = "glm5-next"
     HParams = Glm5NextHParams
     hp: Glm5NextHParams
     sizes = {45: "320B.A18B"}
     quantize_rules = QuantizeRules(never=KEPT, least_q8=("attn_q_a", "attn_q_b", "nextn.eh_proj"))
     names = {"embd": "inp_embd", "conv_states_all": ""}
+    draft_names = DRAFT_NAMES_GLM5
+    nextn = Glm5NextN
 
     def declare_trunk(self, w: Weights) -> None:
         self.indexers: list[KPoolIndexer] = []
+        self.draft_indexers: list[KPoolIndexer] = []
         super().declare_trunk(w)
+
+    def nextn_layer(self, w: Weights, il: int) -> Layer:
+        n_embd, attention = self.hp.n_embd, DraftPoolAttention(w, self.hp)
+        assert attention.indexer is not None
+        self.draft_indexers.append(attention.indexer)
+        return Layer(
+            w.norm("attn_norm", n_embd),
+            attention,
+            w.norm("ffn_norm", n_embd),
+            self.expert_block(w, il),
+        )
 
     def layer(self, w: Weights, il: int) -> Glm5NextLayer:
         hp, n_embd = self.hp, self.hp.n_embd
@@ -254,14 +334,15 @@ class Glm5Next(Latent):
             self.attention(w, il),
             HyperConnections(w, n_embd, "hc_ffn", n_iter=hp.hc_n_iter, eps=hp.hc_eps),
             w.norm("ffn_norm", n_embd),
-            expert_layer(
-                w,
-                hp,
-                il,
-                bias="needed",
-                act=clamped_silu(hp.swiglu_clamp_shexp[il]),
-                routed_act=clamped_silu(hp.swiglu_clamp_exp[il]),
-            ),
+            self.expert_block(w, il),
+        )
+
+    def expert_block(self, w: Weights, il: int) -> Block:
+        """Declare the feed-forward of layer il."""
+        hp = self.hp
+        shared, routed = hp.swiglu_clamp_shexp[il], hp.swiglu_clamp_exp[il]
+        return expert_layer(
+            w, hp, il, bias="needed", act=clamped_silu(shared), routed_act=clamped_silu(routed)
         )
 
     def attention(self, w: Weights, il: int) -> Block:
@@ -274,21 +355,32 @@ class Glm5Next(Latent):
 
     def memory_spec(self, il: int) -> MemorySpecs:
         kept, hp = super().memory_spec(il), self.hp
-        if il >= hp.n_layer or hp.indexers[il] != il:
+        if hp.indexers[il] != il:
             return kept
         # key and gate of a token, and the key of a pool
         return *kept, Index(3 * hp.indexer_head_size, rotated=False, kpool=hp.indexer_kpool)
 
     def embed(self, g: GraphBuilder) -> Tensor:
         cur = super().embed(g)
-        if self.indexers:  # all have the same inputs, which are the first in the graph
-            self.indexers[0].inputs(g)
+        self._first_inputs(g, self.indexers)
         return g.cb(spread(cur), "hc_init")
+
+    def _first_inputs(self, g: GraphBuilder, indexers: list[KPoolIndexer]) -> None:
+        """Create the inputs of all indexers, which are the first in the graph."""
+        if indexers:
+            indexers[0].inputs(g)
 
     def skips_unused_rows(self, g: GraphBuilder) -> bool:
         return False
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
-        flat = g.outputs(join_streams(cur))[0]
-        cur = mean(reshape(flat, self.hp.n_embd, STREAMS, flat.ne[1]))
-        super().finish(g, g.cb(cur, "hc_head"), True)
+        seeds_all = g.cparams.embeddings_nextn and not g.cparams.embeddings_nextn_masked
+        if not seeds_all:
+            flat = g.outputs(join_streams(cur))[0]
+            cur = reshape(flat, self.hp.n_embd, STREAMS, flat.ne[1])
+        super().finish(g, g.cb(mean(cur), "hc_head"), not seeds_all)
+
+    def build_draft(self, g: GraphBuilder) -> None:
+        self._first_inputs(g, self.draft_indexers)
+        g.expand(g.inp_attn(self.hp.n_layer + g.cparams.nextn_layer).kq_mask)
+        super().build_draft(g)

@@ -1,6 +1,9 @@
 """Qwen4, experimental: delta nets, every fourth layer attention to chosen blocks of positions;
-several residual streams, with n-gram embeddings added in one layer; experts with a shared expert
-(models/qwen4exp.cpp).
+several residual streams, with n-gram embeddings added in one layer; experts with a shared expert; a
+NextN layer that drafts (models/qwen4exp.cpp).
+
+The NextN layer is llama.cpp b11739's: it reads and writes the streams, and attends to whole blocks.
+In the trunk the last chosen block may be incomplete, like in llama.cpp 0.5.0 but not in b11739.
 
 Biases of queries, keys and values apply if a file has them; llama.cpp ignores them. Among cells
 with equal scores, the first are chosen; llama.cpp chooses any. Blocks may have any size, and any
@@ -12,22 +15,28 @@ ignores it."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from ggml_py.ops import mul, repeat_4d, reshape, sigmoid
+from ggml_py.ops import concat, mul, repeat_4d, reshape, sigmoid
 from ggml_py.tensor import Tensor
 from llama_py.blocks.experts import Experts, ExpertSet, SharedExperts, Weighing
 from llama_py.blocks.gated_attention import GatedAttention
-from llama_py.blocks.gated_streams import GatedStreams
+from llama_py.blocks.gated_streams import GatedStreams, grouped_norm
+from llama_py.blocks.indexer import mask_unchosen
 from llama_py.blocks.linear_attention import LinearAttention
+from llama_py.blocks.mean_pool_indexer import MeanPoolIndexer
 from llama_py.blocks.ngrams import NGrams, NGramSizes, load_conv_state, ngram_rows
 from llama_py.blocks.pooled_indexer import PooledIndexer
 from llama_py.gguf.keys import Keys, as_int, number, uint, uints
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.ngrams import Hashes
+from llama_py.graph.inputs.tokens import InputEmbdH
+from llama_py.graph.linear import Linear, Norm
 from llama_py.hparams.layer_shape import ROPE_IMROPE
 from llama_py.memory.specs import Index, MemorySpecs, StateSpec, Tokens
-from llama_py.models.trunks.decoder import Block, Decoder
+from llama_py.models.trunks.decoder import Block
 from llama_py.models.trunks.hybrid import NAMES, HybridMoeHParams
+from llama_py.models.trunks.nextn import EarlyDrafter
 from llama_py.weights import Weights
 
 MAX_NGRAM, MAX_HEADS = 8, 64  # llama-hparams.h
@@ -58,11 +67,25 @@ class Qwen4ExpHParams(HybridMoeHParams):
                 "attention.indexer.key_length",
                 f"must be at least rope.dimension_count = {self.n_rot}",
             )
-        if max(self.compress_ratios) > MAX_BLOCK:
-            raise keys.error("attention.compress_ratios", f"items must each be at most {MAX_BLOCK}")
+        self._check_blocks(keys)
         self.ngram_layer = -1
         if keys.count("ple.layers"):
             self._load_ngrams(keys)
+
+    def _check_blocks(self, keys: Keys) -> None:
+        if max(self.compress_ratios) > MAX_BLOCK:
+            raise keys.error("attention.compress_ratios", f"items must each be at most {MAX_BLOCK}")
+        for n in filter(None, self.compress_ratios[self.n_layer :]):
+            if n < 2 or self.indexer_top_k % n:
+                raise keys.error(
+                    "attention.compress_ratios",
+                    "items for NextN layers must each be 0, or at least 2 and divide "
+                    f"indexer.top_k = {self.indexer_top_k}",
+                )
+
+    @property
+    def n_embd_hidden(self) -> int:
+        return self.n_stream * self.n_embd
 
     def _load_ngrams(self, keys: Keys) -> None:
         n_gram, n_each = keys.uint("ple.ngram_size"), keys.uint("ple.heads_per_ngram")
@@ -136,11 +159,12 @@ class Qwen4ExpLinear(LinearAttention):
 class Qwen4ExpAttention(GatedAttention):
     """Gated attention to cells that an indexer chooses, if the layer has blocks."""
 
+    indexer_kind: ClassVar[type[PooledIndexer]] = PooledIndexer
     indexer: PooledIndexer | None = None
 
     def __init__(self, w: Weights, hp: Qwen4ExpHParams) -> None:
         super().__init__(w, hp, bias="unread")
-        made = PooledIndexer(
+        made = self.indexer_kind(
             w,
             n_embd=hp.n_embd,
             n_head=hp.indexer_n_head,
@@ -151,24 +175,42 @@ class Qwen4ExpAttention(GatedAttention):
         if hp.compress_ratios[w.il]:
             self.indexer = made
 
-    def choose(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor | None:
-        return None if self.indexer is None else self.indexer(g, cur, il)
+    def choose(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor | None, int]:
+        if self.indexer is None:
+            return None, 0
+        chosen = self.indexer(g, cur, il)
+        return mask_unchosen(g.inp_attn(il).kq_mask, chosen), chosen.ne[0]
+
+
+class DraftAttention(Qwen4ExpAttention):
+    """Attention of the NextN layer, to whole blocks."""
+
+    indexer_kind = MeanPoolIndexer
+    indexer: MeanPoolIndexer | None = None
+
+    def choose(self, g: GraphBuilder, cur: Tensor, il: int) -> tuple[Tensor | None, int]:
+        if self.indexer is None:
+            return None, 0
+        chosen = self.indexer.choose(g, cur, il)
+        mask = g.cb(chosen.mask(g.inp_attn(il).kq_mask), "kq_mask_qsa", il)
+        return mask, chosen.cells.ne[0]
 
 
 @dataclass(slots=True)
 class Qwen4ExpLayer:
-    """Layer over residual streams [n_embd, n_stream, n_tokens]."""
+    """Layer over residual streams [n_embd, n_stream, n_tokens]; drafts: it is a NextN layer."""
 
     ngrams: NGrams | None
     attn_streams: GatedStreams
     attention: Block
     ffn_streams: GatedStreams
     feed_forward: Block
+    drafts: bool = False
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int, last: bool) -> Tensor:
         x = cur if self.ngrams is None else self.ngrams(g, cur, il)
         cur, inject = self.attn_streams.read(g, x, il)
-        cur = self.attention(g, g.expand(cur), il)
+        cur = self.attention(g, cur if self.drafts else g.expand(cur), il)
         if last:  # only output rows remain
             n_embd, n_stream, n_tokens, _ = x.ne
             cur, inject = g.outputs(cur, inject)
@@ -179,17 +221,63 @@ class Qwen4ExpLayer:
         return self.ffn_streams.write(g, self.feed_forward(g, cur, il), x, inject, il)
 
 
-class Qwen4Exp(Decoder):
+class Qwen4ExpNextN:
+    """A layer after the trunk, fed with a token and the streams before it."""
+
+    def __init__(self, w: Weights, hp: Qwen4ExpHParams, layer: Qwen4ExpLayer) -> None:
+        n_embd = hp.n_embd
+        self.layer = layer
+        self.eh_proj = w.linear("nextn.eh_proj", 2 * n_embd, n_embd, scaled=False)
+        self.enorm = w.norm("nextn.enorm", n_embd)
+        self.hnorm = Norm(grouped_norm(w, "nextn.hnorm.weight", n_embd, hp.n_stream))
+        self.head = GatedStreams(w, "nextn.hc_head", n_embd, hp.n_stream, hp.hc_rank, False)
+
+    def build(self, g: GraphBuilder, token_embd: Tensor, il: int) -> Tensor:
+        """Build the head's input, [n_embd, n_outputs]."""
+        n_embd, n = g.hp.n_embd, self.head.n
+        inp = g.add_input(InputEmbdH(n_embd, g.n_tokens, n * n_embd))
+        embd = inp.embd if g.ubatch.token is None else g.rows(token_embd, inp.tokens)
+        embd = self.enorm(g, g.cb(embd, "mtp_tok_embd", il), il=il)
+        embd = repeat_4d(reshape(embd, n_embd, 1, g.n_tokens), n_embd, n, g.n_tokens, 1)
+        g.cb(embd, "mtp_enorm", il)
+        h = self.hnorm(g, reshape(inp.h, n_embd, n, g.n_tokens), "mtp_hnorm", il)
+        cur = g.cb(self.eh_proj(g, concat(embd, h, 0)), "mtp_eh_proj", il)
+        flat = join(self.layer(g, cur, il, False))
+        cur = select_seeded(g, flat, il)
+        cur = self.head.read(g, reshape(cur, n_embd, n, cur.ne[1]), il)[0]
+        return g.cb(cur, "result_norm")
+
+
+def join(x: Tensor) -> Tensor:
+    """Join the streams of each token: [n_embd, n, T] -> [n * n_embd, T]."""
+    return reshape(x, x.ne[0] * x.ne[1], x.ne[2])
+
+
+def select_seeded(g: GraphBuilder, flat: Tensor, il: int) -> Tensor:
+    """Select the rows of outputs; they seed the next draft, or all rows do."""
+    every = g.cparams.embeddings_nextn and not g.cparams.embeddings_nextn_masked
+    if every:
+        g.cb(flat, "h_nextn", il)
+    cur = g.outputs(flat)[0]
+    g.res.t_h_nextn = flat if every else g.cb(cur, "h_nextn", il)
+    return cur
+
+
+class Qwen4Exp(EarlyDrafter):
     arch = "qwen4exp"
     HParams = Qwen4ExpHParams
     hp: Qwen4ExpHParams
     sizes = {48: "A3B"}
     names = NAMES | {"l_out": "l_last"}
+    draft_names = NAMES
+    trunk_tensor = "hc_attn_norm.weight"
 
     def declare_ends(self, w: Weights) -> None:
         hp = self.hp
-        self.streams = GatedStreams(w, "output_hc", hp.n_embd, hp.n_stream, hp.hc_rank, False)
         self.output = w.output(hp.n_embd, hp.n_vocab)
+        if not self.finds_trunk(w):
+            return
+        self.streams = GatedStreams(w, "output_hc", hp.n_embd, hp.n_stream, hp.hc_rank, False)
         if hp.ngram_layer >= 0:
             name = "per_layer_token_embd.weight"
             info = w.info(name)
@@ -205,10 +293,39 @@ class Qwen4Exp(Decoder):
         return Qwen4ExpLayer(
             NGrams(w, hp.ngrams) if il == hp.ngram_layer else None,
             streams("attn"),
-            Qwen4ExpLinear(w, hp) if hp.layers[il].recurrent else Qwen4ExpAttention(w, hp),
+            self.attention(w, il),
             streams("ffn"),
             self.feed_forward(w, il),
+            il >= hp.n_layer,
         )
+
+    def attention(self, w: Weights, il: int) -> Block:
+        if self.hp.layers[il].recurrent:
+            return Qwen4ExpLinear(w, self.hp)
+        kind = Qwen4ExpAttention if il < self.hp.n_layer else DraftAttention
+        return kind(w, self.hp)
+
+    def declare_nextn(self, w: Weights) -> None:
+        nextn = range(self.hp.n_layer, self.hp.n_layer_all)
+        if not self.load_mtp:
+            w.skip_nextn(nextn)
+            return
+        made = ((w.layer(il), self.layer(w.layer(il), il)) for il in nextn)
+        self.drafting = [Qwen4ExpNextN(own, self.hp, layer) for own, layer in made]
+
+    def lm_head(self, nextn: int | None = None) -> Linear | None:
+        return self.output
+
+    def build_draft(self, g: GraphBuilder) -> None:
+        number = g.cparams.nextn_layer
+        il = self.hp.n_layer + number
+        g.expand(g.inp_attn(il).kq_mask)  # the first inputs in the graph
+        attention = self.drafting[number].layer.attention
+        assert isinstance(attention, DraftAttention)
+        if attention.indexer is not None:
+            attention.indexer.inputs(g)
+        g.res.t_embd = cur = self.drafting[number].build(g, self.token_embd, il)
+        self.head(g, cur)
 
     def feed_forward(self, w: Weights, il: int) -> Block:
         hp = self.hp
@@ -228,6 +345,9 @@ class Qwen4Exp(Decoder):
             return state, Tokens()
         if hp.layers[il].recurrent or not hp.compress_ratios[il]:
             return kept
+        if il >= hp.n_layer:  # keys of a token and of a block
+            size, ratio = 2 * hp.indexer_head_size, hp.compress_ratios[il]
+            return *kept, Index(size, rotated=False, kpool=ratio)
         return *kept, Index(hp.indexer_head_size, rotated=False, pooled=True)
 
     def embed(self, g: GraphBuilder) -> Tensor:
@@ -239,6 +359,12 @@ class Qwen4Exp(Decoder):
         return g.cb(repeat_4d(cur, n_embd, n, g.n_tokens, 1), "hc_init")
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        if g.cparams.embeddings_nextn:
+            g.res.t_h_nextn = g.expand(g.cb(join(cur), "h_nextn"))
+        if not selected:
+            n_embd, n, *_ = cur.ne
+            flat = g.outputs(join(cur))[0]
+            cur = reshape(flat, n_embd, n, flat.ne[1])
         cur = self.streams.read(g, cur, -1)[0]
         g.res.t_embd = g.cb(cur, "result_norm")
         self.head(g, cur)

@@ -12,8 +12,10 @@ from llama_py.models import architecture
 from tests.support.golden_models import NAMES, compare, exact_bound
 from tests.support.graph_models import first_of_each, memory_kinds, split
 
-DELTA = [name for name in NAMES if store.about(*split(name)).facts.delta_net]
-PREDICT = [name for name in DELTA if store.about(*split(name)).facts.logits]
+ABOUT = {name: store.about(*split(name)) for name in NAMES}
+PREDICT = [name for name in NAMES if "logits" in ABOUT[name].runs and ABOUT[name].facts.delta_net]
+MARKED = [name for name in NAMES if "marked" in ABOUT[name].runs and ABOUT[name].facts.delta_net]
+DELTA = sorted(PREDICT + MARKED)
 
 CASES = [
     (name, form)

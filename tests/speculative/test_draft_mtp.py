@@ -69,6 +69,8 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
         ("bailingmoe3-mtp", [], 1),
         ("deepseek4-mtp", [], 1),
         ("deepseek2-mtp", [], 1),
+        ("glm5-next-mtp", [], 1),
+        ("qwen4exp-blocks", [], 3),
     ],
 )
 def test_drafts_are_those_of_the_plain_loop(
@@ -135,13 +137,17 @@ def test_a_prompt_of_one_token(n: int, watched: type[Watched]) -> None:
 
 
 def without_trunk(metadata: dict[str, Any], arrays: Arrays) -> None:
-    for name in [name for name in arrays if name.startswith(("blk.0.", "blk.1."))]:
+    arch = metadata["general.architecture"]
+    n_layer = metadata[f"{arch}.block_count"] - metadata[f"{arch}.nextn_predict_layers"]
+    trunk = ("output_hc", *(f"blk.{il}." for il in range(n_layer)))
+    for name in [name for name in arrays if name.startswith(trunk)]:
         del arrays[name]
 
 
-def test_nextn_layers_of_another_file(watched: type[Watched]) -> None:
-    whole, trunk = model("qwen35moe-mtp"), model("qwen35moe-mtp", load_mtp=False)
-    alone = model("qwen35moe-mtp", without_trunk)
+@pytest.mark.parametrize("name", ["qwen35moe-mtp", "glm5-next-mtp", "qwen4exp-mtp"])
+def test_nextn_layers_of_another_file(name: str, watched: type[Watched]) -> None:
+    whole, trunk = model(name), model(name, load_mtp=False)
+    alone = model(name, without_trunk)
     ctx = Context(trunk, **EXACT, n_rs_seq=3)
     with Speculator(ctx, spec_type="draft-mtp", model_draft=alone) as made:
         run(made, {0: tokens(5)}, 6)

@@ -162,6 +162,7 @@ RUNS: dict[str, Callable[[Case], Result]] = {
     "nodes-sequences": lambda case: sequences(case, nodes=True),
     "nodes-snapshots": snapshots,
     "nodes-draft": lambda case: draft(case, nodes=True),
+    "nodes-draft-fa-off": lambda case: draft(case, nodes=True, flash=False),
     "logits": logits,
     "indexer": lambda case, **how: logits(case, unfused="lightning_indexer", **how),
     "streams": lambda case: logits(case, unfused="hyper_connections"),
@@ -169,6 +170,7 @@ RUNS: dict[str, Callable[[Case], Result]] = {
     "sequences": sequences,
     "trunk": trunk,
     "draft": draft,
+    "exact-draft": lambda case: draft(case, flash=False, cache="f32"),
     "encoder": encoder,
     "nodes-marked": lambda case: score_options(case, nodes=True),
     "nodes-marked-fa-off": lambda case: score_options(case, nodes=True, flash=False),
@@ -188,6 +190,7 @@ RUNS: dict[str, Callable[[Case], Result]] = {
     "exact-states": drafts.exact,
     "states-sequences": drafts.sequences,
 }
+DRAFT = ("nodes-draft", "nodes-draft-fa-off", "trunk", "draft", "exact-draft")
 ENCODED = [name for name in RUNS if name.endswith("features")]
 STATES = [name for name in RUNS if "states" in name]
 BLOCKS = [name for name in RUNS if "blocks" in name]
@@ -235,9 +238,7 @@ def wanted(tiny: Tiny, facts: Facts) -> list[str]:
         "nodes-streams": not facts.streams,
         "streams": not facts.streams,
         "nodes-snapshots": not facts.rollback,
-        "nodes-draft": not facts.n_nextn,
-        "trunk": not facts.n_nextn,
-        "draft": not facts.n_nextn,
+        **dict.fromkeys(DRAFT, not facts.n_nextn),
         "encoder": facts.start is None,
         **dict.fromkeys(("nodes-marked", "nodes-marked-fa-off", "marked"), not tiny.marks),
         **dict.fromkeys(("nodes-sequences", "sequences", "logits", "exact"), not facts.logits),
@@ -247,4 +248,6 @@ def wanted(tiny: Tiny, facts: Facts) -> list[str]:
             (f"nodes-pooled-{kind}", f"pooled-{kind}"), kind not in tiny.pooling
         )
     every = [name for name in RUNS if name not in (*ENCODED, *STATES, *BLOCKS)]
+    if tiny.runs:
+        every = [name for name in every if name in tiny.runs]
     return [name for name in every if not without.get(name)]

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from dev import tiny_models as tiny
 from dev.compare import judge_architectures
 from dev.record import record_golden
+from dev.record.golden import drafts, runs, store
 from dev.record.golden import judge as judging
-from dev.record.golden import runs, store
 from dev.record.golden.engines import Ours
 from dev.record.golden.facts import facts_of
 from dev.record.newest import quantize
 from dev.record.newest.engine import Newest
 from dev.record.newest.loader import Loader, find_names
-from ggml_py.inspection.dump import diff
+from ggml_py.inspection.dump import Record, diff
 from llama_py.gguf.file import GGUFFile
 from llama_py.models import architecture
 
@@ -130,7 +130,8 @@ def keys(arch: str, given: Mapping[str, Any], folder: Path) -> None:
 
 def graph(arch: str, given: Mapping[str, Any], folder: Path) -> None:
     """Print the nodes of three tokens and one more, for a file with the smallest keys and tensors
-    that llama.cpp loads. Parameters have their index; zeros are omitted."""
+    that llama.cpp loads; then of the NextN layer, if it has one. Parameters have their index; zeros
+    are omitted."""
     loader = Loader(arch, given, folder)
     if message := loader.add_missing():
         raise SystemExit(f"llama.cpp refuses the file: {message.strip()}")
@@ -138,13 +139,22 @@ def graph(arch: str, given: Mapping[str, Any], folder: Path) -> None:
         engine.run(runs.batch([0, 1, 2]))
         if engine.api.llama_get_memory(engine.ctx):
             engine.run(runs.batch([0], 3))
-        for node in engine.nodes:
-            sources = ", ".join(s["name"] for s in node["src"])
-            params = {i: x for i, x in enumerate(node["params"]) if x}
-            call = f"{node['name']} = {node['op']}({sources})"
-            print(
-                f"{node['dec']} {node['i']:4} {call} {params or ''} -> {node['type']} {node['ne']}"
-            )
+        print_nodes(engine.nodes)
+    if any("nextn.eh_proj" in name for name in loader.tensors):
+        with Newest(loader.path, nodes=True, mtp=True) as engine:
+            h = drafts.random_states(4, engine.n_embd_out)
+            engine.set_embeddings_nextn(masked=True)
+            engine.run(runs.batch([0, 1, 2], outputs="all", embd=h[:3]))
+            engine.run(runs.batch([0], 3, embd=h[3:]))
+            print_nodes(engine.nodes)
+
+
+def print_nodes(nodes: list[Record]) -> None:
+    for node in nodes:
+        sources = ", ".join(s["name"] for s in node["src"])
+        params = {i: x for i, x in enumerate(node["params"]) if x}
+        call = f"{node['name']} = {node['op']}({sources})"
+        print(f"{node['dec']} {node['i']:4} {call} {params or ''} -> {node['type']} {node['ne']}")
 
 
 def variants(arch: str) -> list[str]:

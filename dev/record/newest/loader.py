@@ -83,7 +83,7 @@ class Loader:
         callback = self.api.llama_log_callback(say)
         self.api.llama_log_set(callback, None)
         params = self.api.llama_model_default_params()
-        params.n_gpu_layers = 0
+        params.n_gpu_layers, params.load_mtp = 0, True
         self.api.llama_model_load_from_file(str(self.path).encode(), params)
 
     def _write(self, more_keys: Mapping[str, Any], more_tensors: Iterable[str] = ()) -> None:

@@ -18,6 +18,7 @@ from llama_py.memory.specs import INDEX
 
 MOST_GATHERED = 16  # maximum tokens of a ubatch for gathering cells
 Cells = npt.NDArray[np.int64]
+NO_POSITIONS = np.empty(0, np.int32)
 
 
 def kpool_context(params: GraphParams) -> KPoolContext:
@@ -38,39 +39,54 @@ class InputKPool:
     mask       [n_pool, n_tokens] 0 if the token sees the pool, else -inf; F16 for the fused op
     tails      I32 [size - 1, n_tokens] cells of the tokens since the last pool
     live       F32 [n_sel, 1, 1, n_tokens] 0 for chosen cells, -inf for the unused rest
-    new        I32 [size, n_new] rows of the tokens of pools without a cached key
+    new        I32 [size, n_new] rows of the tokens of pools without a cached key; repeats the last
     new_rows   I64 [n_new] target rows of these keys; None if they are not cached
+    new_pos    I32 [4 * n_new] positions of the first token of each new pool
 
     Gathered cells are numbered over all streams; other cells within the token's stream.
     """
 
-    def __init__(self, params: GraphParams, n_chosen: int, f16: bool) -> None:
-        """Create the tensors for at most n_chosen pools; f16: the mask is F16."""
+    def __init__(
+        self, params: GraphParams, n_chosen: int, f16: bool, reserves: bool = False
+    ) -> None:
+        """Create the tensors for at most n_chosen pools; f16: the mask is F16; reserves: the
+        graph does not depend on the number of new pools, and gathers no cells."""
         self.mctx = mctx = kpool_context(params)
         plan, n_tokens = mctx.plan, params.ubatch.n_tokens
         self.size, self.n_pool = size, n_pool = plan.size, plan.n_pool
-        self.n_new, self.safe = plan.n_new, plan.safe
+        self.reserves, self.safe = reserves, plan.safe
+        self.n_new = self._count_new(params)
         self.n_kv = mctx.get_n_kv()
         self.n_top = min(n_pool, n_chosen)
         self.n_sel = size * self.n_top + size - 1
-        self.gathers = n_tokens <= MOST_GATHERED and self.n_kv > self.n_sel
+        few = n_tokens <= MOST_GATHERED and self.n_kv > self.n_sel
+        self.gathers = few and not reserves
         self.k_idxs = mctx.build_input_k_idxs(params.ubatch)
         self.cells = new_input("", I32, n_pool)
         self.members = new_input("", I32, size, n_pool)
         self.mask = new_input("", F16 if f16 else F32, n_pool, n_tokens)
         self.tails = new_input("", I32, size - 1, n_tokens)
         self.live = new_input("", F32, self.n_sel, 1, 1, n_tokens)
-        self.new = new_input("", I32, size, plan.n_new)
-        self.new_rows = new_input("", I64, plan.n_new) if plan.safe else None
+        self.new = new_input("", I32, size, self.n_new)
+        self.new_rows = new_input("", I64, self.n_new) if plan.safe else None
+        self.new_pos = new_input("", I32, 4 * self.n_new)
 
     def can_reuse(self, params: GraphParams) -> bool:
         self.mctx = mctx = kpool_context(params)
         plan = mctx.plan
         return (
             self.k_idxs.ne[0] == params.ubatch.n_tokens
-            and (self.n_pool, self.n_new, self.safe) == (plan.n_pool, plan.n_new, plan.safe)
+            and (self.n_pool, self.safe) == (plan.n_pool, plan.safe)
+            and self.n_new == self._count_new(params)
             and self.n_kv == mctx.get_n_kv()
         )
+
+    def _count_new(self, params: GraphParams) -> int:
+        """Return the number of new keys in the graph."""
+        ubatch, n_new = params.ubatch, self.mctx.plan.n_new
+        if not (self.reserves and self.mctx.plan.safe):
+            return n_new
+        return max(ubatch.n_tokens // self.size + ubatch.n_seqs_unq, n_new)
 
     def set_input(self, ubatch: UBatch) -> None:
         plan = self.mctx.plan
@@ -99,6 +115,7 @@ class InputKPool:
                 cells = np.full_like(cells, none)  # cells of an unused stream
             members.append(cells)
         every, n = np.concatenate(rows), plan.is_new.size
+        firsts = [seq.pos[seq.starts] for seq in plan.seqs.values()]
         write(self.cells, _pad(every[:, -1], self.n_pool, filler))
         shown = np.full((self.n_pool, size), none, np.int32)
         shown[:n] = np.concatenate(members)
@@ -106,9 +123,14 @@ class InputKPool:
         new = every[plan.is_new]
         if not new.size:  # a row outside all pools
             new = np.full((1, size), filler, np.int64)
+        new = np.concatenate((new, np.repeat(new[-1:], self.n_new - len(new), 0)))
         write(self.new, new.astype(np.int32))
         if self.new_rows is not None:
             write(self.new_rows, new[:, -1].astype(np.int64))
+        first = np.concatenate((*firsts, NO_POSITIONS))[plan.is_new]
+        pos = np.full(self.n_new, first[-1] if first.size else 0, np.int32)
+        pos[: first.size] = first
+        write(self.new_pos, np.tile(pos, 4))
 
     def _set_tokens(self, plan: PoolPlan, ubatch: UBatch, none: int) -> None:
         n_tokens, size = ubatch.n_tokens, self.size

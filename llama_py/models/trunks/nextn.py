@@ -93,13 +93,16 @@ class NextN:
             tokens = token_embd if self.embed_tokens is None else self.embed_tokens
             embd = g.rows(tokens, inp.tokens)
         g.cb(embd, "mtp_tok_embd", il)
-        h_norm = self.hnorm(g, inp.h, "mtp_hnorm", il)
-        e_norm = self.enorm(g, embd, "mtp_enorm", il)
-        cur = g.cb(concat(e_norm, h_norm, 0), "mtp_concat", il)  # [2 * n_embd, n_tokens]
+        cur = g.cb(self.join(g, embd, inp.h, il), "mtp_concat", il)
         cur = g.cb(self.eh_proj(g, cur), "mtp_eh_proj", il)
         layer = self._serial if isinstance(self.layer, Layer) else self.layer
         cur = g.cb(layer(g, cur, il, early), "mtp_post_ffn", il)
         return self.end(g, self.head_norm or output_norm, cur, early), self.head
+
+    def join(self, g: GraphBuilder, embd: Tensor, h: Tensor, il: int) -> Tensor:
+        """Normalize and join embeddings and states [n_embd, n_tokens] -> [2 * n_embd, n_tokens]."""
+        h = self.hnorm(g, h, "mtp_hnorm", il)
+        return concat(self.enorm(g, embd, "mtp_enorm", il), h, 0)
 
     def end(self, g: GraphBuilder, norm: Norm, cur: Tensor, early: bool) -> Tensor:
         """Normalize the layer's result for the head; `early`: it has only output rows."""
@@ -174,24 +177,30 @@ class DraftingDecoder(SeedingDecoder):
 
     nextn       the class of the NextN layers
     nextn_ends  tensors before and after the layers
+    trunk_tensor  tensor of the first layer, if the file has the trunk
     """
 
     gtypes: ClassVar[tuple[GraphType, ...]] = ("decoder", "decoder_mtp")
     nextn: ClassVar[type[NextN]] = NextN
     nextn_ends: ClassVar[NextNEnds] = NextNEnds()
+    trunk_tensor: ClassVar[str] = "attn_norm.weight"
 
     def nextn_layer(self, w: Weights, il: int) -> AnyLayer:
         """Declare layer il after the trunk; by default like a layer of the trunk."""
         return self.layer(w, il)
 
     def declare_trunk(self, w: Weights) -> None:
-        nextn = range(self.hp.n_layer, self.hp.n_layer_all)
-        heads = any(w.layer(il).has("nextn.eh_proj.weight") for il in nextn)
-        self.has_trunk = not heads or w.layer(0).has("attn_norm.weight")
+        self.has_trunk = self.finds_trunk(w)
         if self.has_trunk:
             super().declare_trunk(w)
         else:
             self.layers = []
+
+    def finds_trunk(self, w: Weights) -> bool:
+        """Return True unless the file has NextN layers only."""
+        nextn = range(self.hp.n_layer, self.hp.n_layer_all)
+        heads = any(w.layer(il).has("nextn.eh_proj.weight") for il in nextn)
+        return not heads or w.layer(0).has(self.trunk_tensor)
 
     def declare_nextn(self, w: Weights) -> None:
         nextn = range(self.hp.n_layer, self.hp.n_layer_all)
