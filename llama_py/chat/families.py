@@ -6,13 +6,18 @@ common/parsers/*.cpp and chat.cpp:common_chat_try_specialized_template; the firs
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
-from llama_py.chat.messages import Message, content_text
+from llama_py.chat.messages import Message, content_parts, content_text
+from llama_py.support.warn_once import warn_once
 
 Adjust = Callable[[list[Message]], list[Message]]
+
+LANGUAGES = ("source_lang_code", "target_lang_code")  # variables of templates that translate
+LANGUAGE = "en-GB"  # default of both
 
 # Refusals that llama.cpp removes from templates: reasoning, or no content, in an earlier response.
 PATCHES = (
@@ -48,12 +53,65 @@ def needs_trimming(source: str) -> bool:
     return "You have access to the following functions in JSONSchema format" in source
 
 
-def find_adjustment(source: str) -> Adjust | None:
-    """Return the adjustment of messages for a template, or None."""
+def find_adjustment(source: str, variables: Mapping[str, Any]) -> Adjust | None:
+    """Return the adjustment of messages for a template with these variables, or None."""
     for has, lacks, adjust in FAMILIES:
         if all(mark in source for mark in has) and not any(mark in source for mark in lacks):
             return adjust
-    return None
+    return partial(with_languages, variables=variables) if translates(source) else None
+
+
+def add_thoughts(source: str, messages: Iterable[Message]) -> None:
+    """Add empty reasoning to responses without it, if the template requires it."""
+    if not all(mark in source for mark in ("<|ifm|im_start|>", "<ifm|tool_calls>")):
+        return
+    for message in messages:
+        if message["role"] == "assistant":
+            message.setdefault("reasoning_content", "")
+
+
+def translates(source: str) -> bool:
+    """Return True if the template asks for a translation: messages have language codes."""
+    return all(f"[{key}]" in source for key in LANGUAGES)
+
+
+def warn_of_languages(
+    source: str, messages: Sequence[Mapping[str, Any]], variables: Mapping[str, Any]
+) -> None:
+    """Log a warning if a message to translate has no language codes."""
+    users = [m for m in messages if m.get("role") == "user"] if translates(source) else []
+    missing = [
+        key
+        for key in LANGUAGES
+        if key not in variables and any(_language(m, key) is None for m in users)
+    ]
+    if missing:
+        warn_once(
+            f"{' and '.join(missing)} not set, so {LANGUAGE} is used; set the languages of a "
+            "translation as variables of the chat template (--chat-template-kwargs)"
+        )
+
+
+def _language(message: Mapping[str, Any], key: str) -> str | None:
+    """Return the language code that a part of a message has, or None."""
+    return next((str(part[key]) for part in content_parts(message) if part.get(key)), None)
+
+
+def with_languages(messages: list[Message], variables: Mapping[str, Any]) -> list[Message]:
+    """Return messages with a text to translate as one part with its languages.
+
+    The codes are those of a message's part, or else the template's variables.
+    """
+    found: list[Message] = []
+    for message in messages:
+        content: Any = content_text(message)
+        if message["role"] == "user":
+            codes = {
+                key: _language(message, key) or variables.get(key, LANGUAGE) for key in LANGUAGES
+            }
+            content = [{"type": "text", "text": content, **codes}]
+        found.append({**message, "content": content})
+    return found
 
 
 def thoughts_as_parts(messages: list[Message]) -> list[Message]:

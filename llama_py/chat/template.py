@@ -24,7 +24,7 @@ from llama_py.chat.messages import (
     whole_tool,
     with_content,
 )
-from llama_py.chat.thinking import Tags, find_tags
+from llama_py.chat.thinking import Tags, choose_tags, find_tags
 from llama_py.gguf.metadata import printable
 from llama_py.support.stopping import iterate_checked
 
@@ -70,7 +70,7 @@ class ChatTemplate:
 
         def render_prompt(messages: list[Message]) -> str:
             return self._render_template(
-                template, messages=self._adapt(messages), **deep_copy(variables)
+                template, messages=self._adapt(messages, variables), **deep_copy(variables)
             )
 
         return render_history([complete_message(message) for message in messages], render_prompt)
@@ -123,12 +123,13 @@ class ChatTemplate:
             **found,
         }
 
-    def _adapt(self, messages: list[Message]) -> list[Message]:
+    def _adapt(self, messages: list[Message], variables: Mapping[str, Any]) -> list[Message]:
         found: list[Message] = deep_copy(messages)
         if families.needs_trimming(self.source):
             found = [_trim(message) for message in found]
         found = adapt_messages(found, self.caps, developer=families.has_channels(self.source))
-        adjust = families.find_adjustment(self.source)
+        families.add_thoughts(self.source, found)
+        adjust = families.find_adjustment(self.source, variables)
         return adjust(found) if adjust is not None else found
 
     @cached_property
@@ -140,7 +141,12 @@ class ChatTemplate:
         sandbox = Sandbox()
         watch(sandbox)
         template = sandbox.from_string(families.patch_template(self.source))
-        return detect_caps(lambda **variables: _run(template, **variables))
+
+        def render_trial(messages: list[Message], **variables: Any) -> str:
+            families.add_thoughts(self.source, messages)
+            return _run(template, messages=messages, **variables)
+
+        return detect_caps(render_trial)
 
     @cached_property
     def thinking(self) -> Tags | None:
@@ -149,6 +155,10 @@ class ChatTemplate:
 
         with always_the_same():
             return find_tags(self.source, self.render)
+
+    def tags(self, variables: Mapping[str, Any]) -> Tags | None:
+        """Return the tags around reasoning after a prompt with these variables, or None."""
+        return choose_tags(self.source, self.thinking, variables)
 
     @cached_property
     def answer_end(self) -> str:

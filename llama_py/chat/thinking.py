@@ -6,9 +6,9 @@ chat-diff-analyzer.cpp:analyze_reasoning and the tags in common/parsers/*.cpp.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ModelError
 from llama_py.params.choosers import Thinking
@@ -23,6 +23,7 @@ class Tags:
     answer           mark of the response's start after reasoning, if any
     spaces           spaces between reasoning and response belong to the tags
     turn             the header of a message, which precedes `answer` after reasoning
+    spaced           a response may have spaces after each control token in these texts
     """
 
     start: str
@@ -30,6 +31,7 @@ class Tags:
     answer: str = ""
     spaces: bool = True
     turn: str = ""
+    spaced: bool = False
 
 
 USER = {"role": "user", "content": "U_USER_MSG Hello END_U"}
@@ -42,7 +44,12 @@ WRAPPED = re.compile(rf"({MARKER})\s*{THOUGHT}\s*({MARKER})(\s*)")
 
 # Marks of templates and their tags, if the template's text does not reveal the tags.
 THINK = Tags("<think>", ("</think>",))
+THINK_IFM = Tags("<ifm|think>", ("</ifm|think>",))
 KNOWN = (
+    (("<|ifm|im_start|>", "<ifm|tool_calls>"), THINK_IFM),
+    (("chat_format=llm-jp-harmony-v1",),
+     Tags("<|channel|>analysis<|message|>", ("<|end|>",), "<|channel|>final<|message|>",
+          turn="<|start|>assistant", spaced=True)),
     (("<|channel|>analysis", "<|message|>"),
      Tags("<|channel|>analysis<|message|>", ("<|end|>",), "<|channel|>final<|message|>",
           turn="<|start|>assistant")),
@@ -66,6 +73,24 @@ KNOWN = (
     (("<atem:function_calls>", "<|eom|>"),
      Tags("to=self<|message|>", ("<|eom|>",), "to=user<|message|>", turn="<|start|>assistant ")),
 )  # fmt: skip
+
+# Marks of templates, and tags that the variable `reasoning_effort` chooses instead of the usual
+# ones. Some K2 Horizon models end reasoning of any effort with the usual tag.
+BY_EFFORT = (
+    (("<|ifm|im_start|>", "<ifm|tool_calls>"),
+     {"medium": Tags("<ifm|think_fast>", ("</ifm|think_fast>", "</ifm|think>")),
+      "low": Tags("<ifm|think_faster>", ("</ifm|think_faster>", "</ifm|think>"))}),
+)  # fmt: skip
+
+
+def choose_tags(source: str, usual: Tags | None, variables: Mapping[str, Any]) -> Tags | None:
+    """Return the tags around reasoning after a prompt that is rendered with these variables."""
+    if variables.get("enable_thinking") is False and "enable_thinking" in source:
+        return usual
+    for marks, by_effort in BY_EFFORT:
+        if all(mark in source for mark in marks):
+            return by_effort.get(variables.get("reasoning_effort", ""), usual)
+    return usual
 
 
 def find_tags(source: str, render: Callable[..., str]) -> Tags | None:
@@ -192,6 +217,7 @@ def detect_thinking(tags: Tags, prompt: str, may_begin: bool = True) -> Thinking
         begins_inside(tags, prompt),
         tags.turn + tags.answer,
         may_begin,
+        spaced=tags.spaced,
     )
 
 

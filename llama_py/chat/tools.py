@@ -15,10 +15,9 @@ meaning. chat.cpp:common_chat_templates_apply_jinja.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +34,8 @@ from llama_py.chat.formats.marks import Marks, build_marks_form
 from llama_py.chat.messages import complete_message, content_text, is_of_calls, whole_tool
 from llama_py.chat.peg.derive import flat, likeliest
 from llama_py.chat.peg.lark import iterate_nodes, write_lark
-from llama_py.chat.peg.nodes import Schema
+from llama_py.chat.peg.nodes import Schema, optional, seq
+from llama_py.chat.peg.values import of_schema
 from llama_py.chat.reasoning_formats import REASONING_FORMATS
 from llama_py.chat.stream import AnswerDelta, AnswerParser, new_id
 from llama_py.chat.thinking import Tags, detect_thinking
@@ -47,12 +47,12 @@ from llama_py.sampler.after_thoughts import AfterThoughts
 from llama_py.sampler.constraint import Constraint
 from llama_py.sampler.grammar import ByGrammar
 from llama_py.sampler.triggers import TriggeredConstraint, Triggers
+from llama_py.support.warn_once import warn_once
 
 if TYPE_CHECKING:
     from llama_py.chat.template import ChatTemplate
     from llama_py.tokenizer import Tokenizer
 
-log = logging.getLogger("llama_py")
 CHOICES = ("auto", "none", "required")
 MOST_THOUGHTS = 8192  # tokens of reasoning before a required call, if the response has no limit
 
@@ -183,6 +183,9 @@ class ChatFormat:
 
         Raises GrammarError for an unsupported schema.
         """
+        if self._is_json and self.tags is not None and self.tags.spaced:
+            spaced = seq(optional(" "), of_schema(self.asked.schema))
+            return compile_grammar("lark", write_lark(spaced, "", False))
         if self._is_json:
             return compile_grammar("json_schema", json.dumps(self.asked.schema))
         if not self.form.grammar:
@@ -306,6 +309,7 @@ def build_format(
         bool(thinking),
         render.generation,
         template.source,
+        variables,
         said,
     )
     made = _format(template, render, asked, add_generation_prompt)
@@ -313,12 +317,6 @@ def build_format(
     for warning in made.warnings:
         warn_once(warning)
     return made
-
-
-@lru_cache(256)
-def warn_once(warning: str) -> None:
-    """Log a warning that was not logged before."""
-    log.warning("%s", warning)
 
 
 def response_schema(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -350,7 +348,7 @@ def _format(template: ChatTemplate, render: _Render, asked: AnswerRequest, ask: 
     made = build_form(template, replace(asked, schema=None) if is_begun else asked)
     if asked.said is not None:
         prompt += made.prompt
-    return ChatFormat(prompt, made, asked, template.thinking)
+    return ChatFormat(prompt, made, asked, template.tags(asked.variables))
 
 
 def build_form(template: ChatTemplate, asked: AnswerRequest) -> AnswerForm:

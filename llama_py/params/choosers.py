@@ -23,6 +23,7 @@ class Thinking(NamedTuple):
     inside       the prompt has the start tag, so the response begins with reasoning
     may_begin    the model may start reasoning
     most         maximum reasoning tokens; None: no limit
+    spaced       a space may follow each special token in these texts
     """
 
     start: str
@@ -33,6 +34,7 @@ class Thinking(NamedTuple):
     after: str = ""
     may_begin: bool = True
     most: int | None = None
+    spaced: bool = False
 
 
 class Chooser(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -14,6 +15,7 @@ from llama_py.sampler.candidates import Candidates
 from llama_py.sampler.constraint import Constraint
 from llama_py.tokenizer import Tokenizer
 
+MARK = re.compile(r"<\|[^|<>]+\|>")  # a special token's text
 SPACES = 8  # most bytes of white space between reasoning and content
 
 Ids = npt.NDArray[np.intp]
@@ -35,15 +37,17 @@ class AfterThoughts:
         self.end, self.others = end.encode(), tuple(other.encode() for other in others)
         self.closing = tokenizer.tokenize(end, False)
         self.inside, self.spaces, self.most = thinking.inside, thinking.spaces, thinking.most
-        start = _headers(tokenizer, thinking.start, True) if thinking.may_begin else ()
-        self.first = start + _headers(tokenizer, thinking.answer, False)
-        self.after = _headers(tokenizer, thinking.after, False)
+        spaced = thinking.spaced
+        start = _headers(tokenizer, thinking.start, True, spaced) if thinking.may_begin else ()
+        self.first = start + _headers(tokenizer, thinking.answer, False, spaced)
+        self.after = _headers(tokenizer, thinking.after, False, spaced)
         self.reset()
 
     def reset(self) -> None:
         self.inner.reset()
         self.thinking, self.left = self.inside, self.most
         self.headers, self.at = (() if self.inside else self.first), 0
+        self.trial: Constraint | None = None  # `inner` after the same tokens
         self.text = b""  # the current end of the reasoning
         self.gap = b""  # white space since the reasoning
         self.may_gap = False
@@ -52,6 +56,7 @@ class AfterThoughts:
     def copy(self) -> AfterThoughts:
         other = copy.copy(self)
         other.inner = self.inner.copy()
+        other.trial = self.trial and self.trial.copy()
         return other
 
     @property
@@ -60,8 +65,14 @@ class AfterThoughts:
         return not self.thinking and not self.at and all(thinks for _, thinks in self.headers)
 
     @property
+    def _content(self) -> Constraint | None:
+        """The constraint of the next token if it is content; None if it cannot be."""
+        return self.inner if self.said or self._may_answer else self.trial
+
+    @property
     def complete(self) -> bool:
-        return (self.said or self._may_answer) and self.inner.complete
+        content = self._content
+        return content is not None and content.complete
 
     def allows(self, id: int) -> bool:
         if self.said:
@@ -70,7 +81,7 @@ class AfterThoughts:
             return False
         if self.thinking:
             return self._continues(id)
-        return self._is_header(id) or (self._may_answer and self.inner.allows(id))
+        return self._is_header(id) or self._is_content(id)
 
     def n_allowed(self, ids: Sequence[int]) -> int:
         if self.said:
@@ -85,10 +96,11 @@ class AfterThoughts:
     def apply(self, c: Candidates) -> Candidates:
         if self.said:
             return self.inner.apply(c)
-        if self.thinking or not self._may_answer:
+        content = self._content
+        if content is None:
             left = np.full_like(c.logits, -np.inf)
         else:
-            left = self.inner.apply(c).logits.copy()
+            left = content.apply(c).logits.copy()
         if self.thinking:
             ids = self._reasoning_ids()
         else:
@@ -129,8 +141,9 @@ class AfterThoughts:
             self.inner.accept(id)
         elif self.thinking:
             self._think(self.pieces[id])
-        elif self._may_answer and self.inner.allows(id):
-            self.said = True
+        elif self._is_content(id) and not self._continues_header(id):
+            assert self._content is not None
+            self.inner, self.said = self._content, True
             self.inner.accept(id)
         elif self._is_gap(id):
             self.gap += self.pieces[id]
@@ -138,12 +151,18 @@ class AfterThoughts:
             self._open(id)
 
     def _open(self, id: int) -> None:
-        """Take a token of a header."""
+        """Take a token of a header, which may also be the start of the content."""
+        content = self._content if self._is_content(id) else None
+        self.trial = content and content.copy()
+        if self.trial is not None:
+            self.trial.accept(id)
         self.headers = tuple(h for h in self.headers if h[0][self.at] == id)
         self.at += 1
         for ids, thinks in self.headers:
             if len(ids) == self.at:
                 self.thinking, self.headers, self.at, self.may_gap = thinks, (), 0, False
+                self.trial = None
+                return
 
     def _think(self, piece: bytes) -> None:
         self.text = (self.text + piece)[-4 * max(len(self.end), len(piece)) :]
@@ -163,7 +182,15 @@ class AfterThoughts:
 
     def _is_header(self, id: int) -> bool:
         """Return True if a token belongs to a header, or to the white space after reasoning."""
-        return any(ids[self.at] == id for ids, _ in self.headers) or self._is_gap(id)
+        return self._continues_header(id) or self._is_gap(id)
+
+    def _continues_header(self, id: int) -> bool:
+        """Return True if a token is the next of a header."""
+        return any(ids[self.at] == id for ids, _ in self.headers)
+
+    def _is_content(self, id: int) -> bool:
+        content = self._content
+        return content is not None and content.allows(id)
 
     def _is_gap(self, id: int) -> bool:
         if self.at or not self.may_gap or not self.pieces[id]:
@@ -174,7 +201,9 @@ class AfterThoughts:
         return self.spaces and len(gap) <= SPACES and not gap.strip()
 
 
-def _headers(tokenizer: Tokenizer, text: str, thinks: bool) -> Headers:
-    """Return the tokens of a marker if it has a special token."""
-    ids = tuple(tokenizer.tokenize(text.rstrip(), False))
-    return ((ids, thinks),) if any(map(tokenizer.is_special, ids)) else ()
+def _headers(tokenizer: Tokenizer, text: str, thinks: bool, spaced: bool) -> Headers:
+    """Return the tokens of a marker if it has a special token; spaced: also with a space after each
+    special token."""
+    texts = [text.rstrip()] + ([MARK.sub(r"\g<0> ", text).rstrip()] if spaced else [])
+    found = dict.fromkeys(tuple(tokenizer.tokenize(one, False)) for one in texts)
+    return tuple((ids, thinks) for ids in found if any(map(tokenizer.is_special, ids)))

@@ -12,6 +12,7 @@ from ggml_py.errors import GrammarError, ModelError
 from llama_py.chat import ChatTemplate
 from llama_py.chat.budget import ThoughtBudget
 from llama_py.chat.ends import turn_end
+from llama_py.chat.families import warn_of_languages
 from llama_py.chat.messages import has_images
 from llama_py.chat.plain import PlainFormat, PlainReader
 from llama_py.chat.thinking import control_tokens
@@ -105,7 +106,9 @@ class ChatPrompt:
         self.model, self.messages, self.options = model, messages, options or ChatOptions()
         self.tools = self._describe_tools(tools)
         self._tokenizer, template = model.tokenizer, get_template(model)
-        self._tags, self._end = template.thinking, turn_end(template, model.tokenizer)
+        self._tags = template.tags(self.options.variables)
+        self._end = turn_end(template, model.tokenizer)
+        warn_of_languages(template.source, messages, self.options.variables)
         self.format = self._format(template)
         self.text = self.format.prompt
 
@@ -118,10 +121,10 @@ class ChatPrompt:
 
     def _format(self, template: ChatTemplate) -> PlainFormat | ChatFormat:
         o, messages = self.options, without_images(self.messages)
-        if self.tools is None:
+        if self.tools is None and not (self._tags and self._tags.spaced):
             return PlainFormat(
                 template.render(messages, **o.variables),
-                template.thinking,
+                self._tags,
                 bool(o.variables.get("enable_thinking", True)),
                 o.reasoning_format != "none",
             )

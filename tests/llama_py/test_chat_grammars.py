@@ -26,10 +26,12 @@ from llama_py.tokenizer import Tokenizer
 from tests.support.text_vocab import demo_with
 
 FOLDER = Path(__file__).parents[1] / "data" / "chat"
-RECORDED, TEMPLATES = (
+RECORDED, TEMPLATES, NEWEST = (
     json.loads(lzma.decompress((FOLDER / f"{name}.json.xz").read_bytes()))
-    for name in ("formats", "templates")
+    for name in ("formats", "templates", "newest")
 )
+SOURCES = {name: one["source"] for name, one in TEMPLATES["templates"].items()}
+SOURCES |= NEWEST["templates"]
 CHOICES = ("auto", "required", "none")
 TOKENIZER = llama_py.load_tokenizer(
     Path(llama_py.__file__).parent / "data" / "demo.gguf"
@@ -53,7 +55,7 @@ def with_grammar() -> list[Any]:
 
 @cache
 def template(name: str) -> ChatTemplate:
-    return ChatTemplate(TEMPLATES["templates"][name]["source"])
+    return ChatTemplate(SOURCES[name])
 
 
 def format_for(case: dict[str, Any]) -> ChatFormat:
@@ -287,6 +289,29 @@ NUMBERS = {
     "properties": {"days": PARAMETERS["properties"]["days"], "wet": {"type": "boolean"}},
 }
 NUMBERED = [{"type": "function", "function": {"name": "weather", "parameters": NUMBERS}}]
+
+
+@pytest.mark.parametrize(
+    "channel", [" to=functions.now<|channel|>commentary", "<|channel|>commentary to=functions.now"]
+)
+@pytest.mark.parametrize("name", ["openai-gpt-oss-120b", "llm-jp"])
+def test_reasoning_may_begin_like_a_required_call(name: str, channel: str) -> None:
+    form = asked(name, tool_choice="required")
+    tokenizer = demo_with(*form.preserved_tokens, "<|return|>", "<|call|>")
+    thought = "<|channel|>analysis<|message|>It is late.<|end|><|start|>assistant"
+    for text in (thought, ""):
+        constraint, call = constraint_of(form, tokenizer), f"{channel}<|message|>{{}}"
+        assert taken(constraint, text + call, tokenizer) == text + call
+        assert constraint.complete
+    constraint = constraint_of(form, tokenizer)
+    begun = "<|channel|>analysis"
+    assert taken(constraint, f"{begun}<|end|>", tokenizer) == begun
+    assert not constraint.complete
+    other = constraint.copy()
+    for rest in ("<|message|>Hm.", " to=functions.now<|message|>{}"):
+        assert taken(other.copy(), rest, tokenizer) == rest
+
+
 FORCED = {  # templates, and how a call begins: before that a model may say anything
     "Qwen-Qwen3-0.6B": "<tool_call>\n",
     "meta-llama-Llama-3.1-8B-Instruct": "{",
@@ -300,6 +325,8 @@ FORCED = {  # templates, and how a call begins: before that a model may say anyt
     "Kimi-K2-Instruct": "<|tool_call_begin|>",
     "MiniMax-M3": "]<]minimax[>[<tool_call>",
     "Apertus-8B-Instruct": "<|tools_prefix|>",
+    "k2-horizon": "<ifm|tool_calls>",
+    "llm-jp": "<|channel|> commentary to=functions",
 }
 
 

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from llama_py.chat.formats import form
 from llama_py.chat.formats.bare import bare
-from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools
-from llama_py.chat.formats.schema import parameters
+from llama_py.chat.formats.form import AnswerForm, AnswerRequest, iterate_tools, tool_rule
+from llama_py.chat.formats.schema import Parameter, parameters
 from llama_py.chat.peg.leaves import END, text_until
 from llama_py.chat.peg.named import permutation, rule, trigger
 from llama_py.chat.peg.nodes import (
@@ -21,12 +23,33 @@ from llama_py.chat.peg.nodes import (
     repetition,
     seq,
 )
-from llama_py.chat.peg.values import of_schema
+from llama_py.chat.peg.values import json_kinds, of_schema
 
 ROLE, END_ROLE = "<role>ASSISTANT</role>", "<|role_end|>"
 THINK, THOUGHT = "<think>", "</think>"
 CALL, CALLED = "<tool_call>", "</tool_call>"
-KEY, END_KEY, VALUE, END_VALUE = "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"
+KEY, VALUE = ("<arg_key>", "</arg_key>"), ("<arg_value>", "</arg_value>")
+
+
+@dataclass(frozen=True)
+class KeyMarks:
+    """Marks of calls with a key and a value per argument.
+
+    call, key, value  before and after a call, a key, a value
+    gap     after a call's name
+    kind    between a key and its value
+    quoted  a value that may be a string, or of another type, may be a JSON string
+    """
+
+    call: tuple[str, str]
+    key: tuple[str, str]
+    value: tuple[str, str]
+    gap: Expression = SPACE
+    kind: Expression = NOTHING
+    quoted: bool = True
+
+
+MARKS = KeyMarks((CALL, CALLED), KEY, VALUE)
 
 
 def build_form(asked: AnswerRequest) -> AnswerForm:
@@ -41,7 +64,7 @@ def build_form(asked: AnswerRequest) -> AnswerForm:
         bool(asked.tools),
         asked.lazy,
         (CALL,),
-        preserved=(THINK, THOUGHT, CALL, CALLED, KEY, END_KEY, VALUE, END_VALUE, END_ROLE),
+        preserved=(THINK, THOUGHT, CALL, CALLED, *KEY, *VALUE, END_ROLE),
         stops=(END_ROLE,),
         thinking=(THINK, (THOUGHT, CALL)),
     )
@@ -56,7 +79,9 @@ def _root(asked: AnswerRequest, is_open: bool) -> Expression:
     if not asked.tools:
         return seq(start, tail, END)
     tail = never(CALL) + tail  # without a broken call
-    one = choice(*(rule(f"tool {name}", _call(name, tool)) for name, tool in iterate_tools(asked)))
+    one = choice(
+        *(tool_rule(name, keyed_call(name, tool, MARKS)) for name, tool in iterate_tools(asked))
+    )
     several = one + repetition(SPACE + one) if asked.parallel else one
     behind = tail if asked.lazy else WithGrammar(tail, NOTHING)
     calls = trigger("tool call", seq(several, SPACE, behind))
@@ -64,29 +89,37 @@ def _root(asked: AnswerRequest, is_open: bool) -> Expression:
     return seq(start, form.content_then_calls(asked, said, calls), behind, END)
 
 
-def _call(name: str, tool: form.Tool) -> Expression:
-    close = form.argument_closed(END_VALUE)
+def keyed_call(name: str, tool: form.Tool, marks: KeyMarks) -> Expression:
+    """Return a call: its name, then a key and a value per argument, in any order if required."""
     required: list[Expression] = []
     others: list[Expression] = []
     for one in parameters(tool):
-        types, text = one.types, form.string(bare(one.schema, END_VALUE)) + close
-        json = form.value(of_schema(one.schema)) + close
-        inner = json if "string" not in types else text
-        if "string" in types and types != {"string"}:
-            inner = WithGrammar(choice(atomic(json), text), text)
-        start = form.argument_opened(seq(KEY, form.argument_named(one.name), END_KEY))
-        found = rule(
-            f"argument {name} {one.name}",
-            seq(SPACE, form.argument(seq(start, SPACE, VALUE, inner))),
+        opened = form.argument_opened(
+            seq(marks.key[0], form.argument_named(one.name), marks.key[1])
         )
+        whole = form.argument(seq(opened, SPACE, marks.kind, marks.value[0], _value(one, marks)))
+        found = rule(f"argument {name} {one.name}", seq(SPACE, whole))
         (required if one.required else others).append(found)
     arguments = permutation(f"arguments {name}", required)
     if others:
         arguments = arguments + repetition(choice(*others))
     return form.call(
         seq(
-            form.opened(seq(CALL, form.named(name), SPACE)),
+            form.opened(seq(marks.call[0], form.named(name), marks.gap)),
             form.arguments(arguments),
-            form.closed(SPACE + CALLED),
+            form.closed(SPACE + marks.call[1]),
         )
     )
+
+
+def _value(one: Parameter, marks: KeyMarks) -> Expression:
+    """Return an argument's value and its end. Values that may be strings are text; the parser reads
+    other JSON of their types first."""
+    close = form.argument_closed(marks.value[1])
+    text = form.string(bare(one.schema, marks.value[1])) + close
+    if "string" not in one.types:
+        return form.value(of_schema(one.schema)) + close
+    if one.types == {"string"}:
+        return text
+    json = of_schema(one.schema) if marks.quoted else choice(*json_kinds(one.types))
+    return WithGrammar(choice(atomic(form.value(json) + close), text), text)

@@ -40,6 +40,7 @@ class AnswerRequest:
     thinking   reasoning is enabled for the model
     prompt     the end of the prompt that the response begins with
     source     the template's
+    variables  the template's
     said       the message to continue: its reasoning and its content (None: without content, so
                reasoning continues)
     """
@@ -52,6 +53,7 @@ class AnswerRequest:
     thinking: bool = True
     prompt: str = ""
     source: str = ""
+    variables: Mapping[str, Any] = field(default_factory=dict)
     said: tuple[str, str | None] | None = None
 
     @property

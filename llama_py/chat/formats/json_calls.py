@@ -59,10 +59,9 @@ def json_calls(
     marks: tuple[str, str], keys: CallKeys, asked: AnswerRequest, wrapper: bool = False
 ) -> Expression:
     """Return calls between two marks, with `wrapper` optionally in `{"type": "function", ...}`."""
-    how = _by_name if keys.by_name else _nested if "." in keys.name else _flat
     one = choice(
         *(
-            tool_rule(name, call(how(name, tool, keys, wrapper)))
+            tool_rule(name, json_call(name, tool, keys, wrapper))
             for name, tool in iterate_tools(asked)
         )
     )
@@ -70,6 +69,12 @@ def json_calls(
     if keys.array:
         calls = seq("[", SPACE, calls, SPACE, "]")
     return trigger("tool call", seq(marks[0], SPACE, calls, SPACE, marks[1]))
+
+
+def json_call(name: str, tool: Tool, keys: CallKeys, wrapper: bool = False) -> Expression:
+    """Return one call as a JSON object."""
+    how = _by_name if keys.by_name else _nested if "." in keys.name else _flat
+    return call(how(name, tool, keys, wrapper))
 
 
 def _name(name: str) -> Expression:

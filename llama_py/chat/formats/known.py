@@ -15,11 +15,13 @@ from llama_py.chat.formats import (
     channels,
     elements,
     functions,
+    ifm_tags,
     invokes,
     python_calls,
     recipients,
     sections,
     texts,
+    translation,
 )
 from llama_py.chat.formats.form import AnswerForm, AnswerRequest
 
@@ -42,11 +44,13 @@ class Family:
 
 FAMILIES: tuple[Family, ...] = (
     Family(("[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"), bracketed.build_form, ("[CALL_ID]",)),
+    Family(("chat_format=llm-jp-harmony-v1",), channels.build_llm_jp_form),
     Family(("<|channel|>",), channels.build_form),
     Family(("<atem:function_calls>", "<|eom|>"), recipients.build_recipients_form),
     Family((">>>all", ">>>${recipient}"), recipients.arrows),
     Family(("<|tool_calls_section_begin|>", "<|tool_call_begin|>"), sections.by_id),
     Family(("<|open|>", "<|close|>", "<|end_of_msg|>"), sections.nested),
+    Family(("<|ifm|im_start|>", "<ifm|tool_calls>"), ifm_tags.build_form),
     Family(("<role>ASSISTANT</role>", "<arg_key>"), arg_keys.build_form),
     Family(("<|START_TEXT|>", "<|START_ACTION|>"), texts.build_form),
     Family(("<|tool_list_start|>", "<|tool_list_end|>"), python_calls.build_form),
@@ -58,6 +62,7 @@ FAMILIES: tuple[Family, ...] = (
     Family(("'<|tool_call>call:'",), braces.build_form),
     Family(("Tool usage guidelines:", '<function name="', '<param name="'),
            functions.in_attributes),
+    Family(("[source_lang_code]", "[target_lang_code]"), translation.build_form),
     Family(("<tool_call>", "<function=", "<parameter="), functions.by_lines,
            ("'<tool_call><function=' ~ tool_call.name ~ '>'",)),
 )  # fmt: skip

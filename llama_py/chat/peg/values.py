@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from llama_py.chat.peg.leaves import QuotedText, characters
 from llama_py.chat.peg.named import NamedRule
 from llama_py.chat.peg.nodes import (
@@ -57,6 +59,16 @@ PYTHON = NamedRule(
 )
 _DICT = container("python-dict", "{", choice(DOUBLE, SINGLE) << ":" << PYTHON, "}", _COMMA) + SPACE
 _LIST = container("python-list", "[", PYTHON, "]", seq(",", SPACE)) + SPACE
+
+
+def json_kinds(types: Iterable[str]) -> list[Expression]:
+    """Return expressions of JSON values of the given types, except strings."""
+    found = {
+        "object": OBJECT, "array": ARRAY, "number": NUMBER, "integer": NUMBER, "boolean": BOOLEAN,
+        "null": NULL,
+    }  # fmt: skip
+    known = set(types)
+    return list(dict.fromkeys(one for type, one in found.items() if type in known))
 
 
 def of_schema(schema: object) -> Expression:
