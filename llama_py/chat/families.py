@@ -54,7 +54,7 @@ def needs_trimming(source: str) -> bool:
 
 
 def find_adjustment(source: str, variables: Mapping[str, Any]) -> Adjust | None:
-    """Return the adjustment of messages for a template with these variables, or None."""
+    """Return the adjustment of messages for a template and its variables, or None."""
     for has, lacks, adjust in FAMILIES:
         if all(mark in source for mark in has) and not any(mark in source for mark in lacks):
             return adjust
@@ -100,7 +100,7 @@ def _language(message: Mapping[str, Any], key: str) -> str | None:
 def with_languages(messages: list[Message], variables: Mapping[str, Any]) -> list[Message]:
     """Return messages with a text to translate as one part with its languages.
 
-    The codes are those of a message's part, or else the template's variables.
+    A message's part may have the codes; the template's variables are the default.
     """
     found: list[Message] = []
     for message in messages:

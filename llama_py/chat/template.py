@@ -157,7 +157,7 @@ class ChatTemplate:
             return find_tags(self.source, self.render)
 
     def tags(self, variables: Mapping[str, Any]) -> Tags | None:
-        """Return the tags around reasoning after a prompt with these variables, or None."""
+        """Return the tags around reasoning for the template's `variables`, or None."""
         return choose_tags(self.source, self.thinking, variables)
 
     @cached_property

@@ -23,7 +23,7 @@ class Tags:
     answer           mark of the response's start after reasoning, if any
     spaces           spaces between reasoning and response belong to the tags
     turn             the header of a message, which precedes `answer` after reasoning
-    spaced           a response may have spaces after each control token in these texts
+    spaced           a response may have spaces after each control token
     """
 
     start: str
@@ -74,8 +74,8 @@ KNOWN = (
      Tags("to=self<|message|>", ("<|eom|>",), "to=user<|message|>", turn="<|start|>assistant ")),
 )  # fmt: skip
 
-# Marks of templates, and tags that the variable `reasoning_effort` chooses instead of the usual
-# ones. Some K2 Horizon models end reasoning of any effort with the usual tag.
+# Marks of templates, and tags by the value of `reasoning_effort`. K2 Horizon 3.7B ends reasoning
+# with </ifm|think> at each effort.
 BY_EFFORT = (
     (("<|ifm|im_start|>", "<ifm|tool_calls>"),
      {"medium": Tags("<ifm|think_fast>", ("</ifm|think_fast>", "</ifm|think>")),
@@ -84,7 +84,7 @@ BY_EFFORT = (
 
 
 def choose_tags(source: str, usual: Tags | None, variables: Mapping[str, Any]) -> Tags | None:
-    """Return the tags around reasoning after a prompt that is rendered with these variables."""
+    """Return the tags around reasoning for the template's variables."""
     if variables.get("enable_thinking") is False and "enable_thinking" in source:
         return usual
     for marks, by_effort in BY_EFFORT:
