@@ -325,7 +325,7 @@ FORCED = {  # templates, and how a call begins: before that a model may say anyt
     "Kimi-K2-Instruct": "<|tool_call_begin|>",
     "MiniMax-M3": "]<]minimax[>[<tool_call>",
     "Apertus-8B-Instruct": "<|tools_prefix|>",
-    "k2-horizon": "<ifm|tool_calls>",
+    "ifm": "<ifm|tool_calls>",
     "llm-jp": "<|channel|> commentary to=functions",
 }
 

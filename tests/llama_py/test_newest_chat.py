@@ -27,7 +27,7 @@ RECORDED = json.loads(lzma.decompress(FILE.read_bytes()))
 CASES: list[dict[str, Any]] = RECORDED["cases"]
 READ = [n for n, case in enumerate(CASES) if case["text"]]
 EOS = "<eos>"
-K2, LLM_JP, GEMMA = "k2-horizon", "llm-jp", "translate-gemma"
+IFM, LLM_JP, TRANSLATION = "ifm", "llm-jp", "translation"
 USER = {"role": "user", "content": "How is the weather?"}
 TOOL = {"type": "function", "function": {"name": "now"}}
 CODES = {"source_lang_code": "cs", "target_lang_code": "de-DE"}
@@ -62,7 +62,7 @@ def expect_answer(case: dict[str, Any]) -> ChatAnswer:
     """Return their message, with two differences: a continued translation has its beginning, like
     other responses; `</ifm|think>` ends reasoning at each effort (in llama.cpp after b11549)."""
     found = read_message(case["message"])
-    if case["template"] == GEMMA and "continue_final_message" in case["body"]:
+    if case["template"] == TRANSLATION and "continue_final_message" in case["body"]:
         return ChatAnswer("Es " + found.content)
     effort = case["body"].get("chat_template_kwargs", {}).get("reasoning_effort", "high")
     if effort != "high" and case["text"] == OTHER_END:
@@ -140,13 +140,13 @@ def test_plain_responses_are_read_without_a_format(number: int) -> None:
 
 
 def test_reasoning_has_the_tags_of_its_effort() -> None:
-    one = template(K2)
+    one = template(IFM)
     fast = Tags("<ifm|think_fast>", ("</ifm|think_fast>", "</ifm|think>"))
     usual = Tags("<ifm|think>", ("</ifm|think>",))
     assert one.tags({"reasoning_effort": "medium"}) == fast
     assert one.tags({}) == one.tags({"reasoning_effort": "high"}) == usual
     assert one.tags({"reasoning_effort": "medium", "enable_thinking": False}) == usual
-    assert template(GEMMA).tags({"reasoning_effort": "medium"}) is None
+    assert template(TRANSLATION).tags({"reasoning_effort": "medium"}) is None
     begun = build_format(one, [USER], reasoning_effort="low").thinking
     assert begun is not None and begun.inside
     assert begun.ends[:2] == ("</ifm|think_faster>", "</ifm|think>")
@@ -156,7 +156,7 @@ def test_reasoning_has_the_tags_of_its_effort() -> None:
     ("name", "thought", "call"),
     [
         (
-            K2,
+            IFM,
             "</ifm|think>",
             "<ifm|tool_calls><ifm|tool_call>{}\n</ifm|tool_call></ifm|tool_calls>",
         ),
@@ -172,7 +172,7 @@ def test_a_call_of_an_unknown_tool_is_content(name: str, thought: str, call: str
 
 
 def test_text_after_calls_is_dropped() -> None:
-    form = build_format(template(K2), [USER], tools=[TOOL])
+    form = build_format(template(IFM), [USER], tools=[TOOL])
     text = "<ifm|tool_calls><ifm|tool_call>now\n</ifm|tool_call></ifm|tool_calls>"
     assert read(form, ["</ifm|think>" + text + " Bye."]).content == ""
 
@@ -198,7 +198,7 @@ def test_one_call_only_if_several_may_not_be() -> None:
 def test_a_message_may_have_its_languages() -> None:
     part = {"type": "text", "text": "Prší.", **CODES}
     said = {"role": "assistant", "content": [{"type": "text", "text": "Es regnet."}]}
-    prompt = template(GEMMA).render([{"role": "user", "content": [part]}, said, USER])
+    prompt = template(TRANSLATION).render([{"role": "user", "content": [part]}, said, USER])
     assert "Translate Czech (cs) to German:\n\nPrší." in prompt
     assert "British English (en-GB) to British English:\n\nHow is" in prompt
     assert "<start_of_turn>model\nEs regnet.<end_of_turn>" in prompt
@@ -214,16 +214,16 @@ def test_missing_languages_are_told(caplog: pytest.LogCaptureFixture) -> None:
     warn_once.cache_clear()
     given = [{"role": "user", "content": [{"type": "text", "text": "Prší.", **CODES}]}]
     for messages, variables in ((given, {}), ([USER], CODES)):
-        make_prompt(GEMMA, messages, variables=variables)
-    make_prompt(K2, [USER])
+        make_prompt(TRANSLATION, messages, variables=variables)
+    make_prompt(IFM, [USER])
     assert not caplog.messages
     for _ in range(2):
-        make_prompt(GEMMA, [USER], variables={"source_lang_code": "cs"})
+        make_prompt(TRANSLATION, [USER], variables={"source_lang_code": "cs"})
     assert [m.partition(" not set")[0] for m in caplog.messages] == ["target_lang_code"]
 
 
 def test_a_translator_calls_no_tools() -> None:
-    one = template(GEMMA)
+    one = template(TRANSLATION)
     with pytest.raises(ModelError, match="only translates text; omit tools"):
         build_format(one, [USER], tools=[TOOL], tool_choice="required", **CODES)
     assert "now" not in build_format(one, [USER], tools=[TOOL], **CODES).prompt
@@ -239,4 +239,4 @@ def test_spaces_after_control_tokens_need_the_format() -> None:
         for piece in (text, "<|message|> Rain."):
             reader.feed(piece)
         assert reader.answer == ChatAnswer("Rain.", "Clouds.")
-    assert isinstance(make_prompt(K2, [USER]).format, PlainFormat)
+    assert isinstance(make_prompt(IFM, [USER]).format, PlainFormat)

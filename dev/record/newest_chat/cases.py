@@ -8,7 +8,7 @@ from typing import Any
 Body = dict[str, Any]
 Case = tuple[str, Body, str]  # template, request of the OpenAI API, response ("": prompt only)
 
-K2, LLM_JP, GEMMA = "k2-horizon", "llm-jp", "translate-gemma"
+IFM, LLM_JP, TRANSLATION = "ifm", "llm-jp", "translation"
 USER = {"role": "user", "content": "How is the weather in Bern?"}
 SYSTEM = {"role": "system", "content": "Be brief."}
 PARTS = {"role": "user", "content": [{"type": "text", "text": text} for text in ("One.", "Two.")]}
@@ -91,7 +91,7 @@ def conversations() -> Iterator[Body]:
     yield body(USER, ANSWER, AGAIN, add_generation_prompt=False)
 
 
-def k2_horizon() -> Iterator[tuple[Body, str]]:
+def ifm() -> Iterator[tuple[Body, str]]:
     for one in conversations():
         yield one, ""
     for form in ("json", "xml_typed"):
@@ -105,7 +105,7 @@ def k2_horizon() -> Iterator[tuple[Body, str]]:
         off = {**asked, "enable_thinking": False}
         yield body(kwargs=off), "It rains."
     yield body(reasoning_format="none"), "Let me see.\n</ifm|think>\nIt rains."
-    yield from k2_calls()
+    yield from ifm_calls()
     json = '{"rain": true}'
     yield body(response_format=RESPONSE), f"Rain?\n</ifm|think>\n{json}"
     none = body(response_format=RESPONSE, reasoning_format="none")
@@ -118,7 +118,7 @@ def k2_horizon() -> Iterator[tuple[Body, str]]:
         yield asked, more
 
 
-def k2_call(name: str, *arguments: tuple[str, str], kind: str = "") -> str:
+def ifm_call(name: str, *arguments: tuple[str, str], kind: str = "") -> str:
     """Return a call in tags."""
     kind = f"<ifm|arg_type>{kind}</ifm|arg_type>\n" if kind else ""
     inner = "".join(
@@ -128,30 +128,30 @@ def k2_call(name: str, *arguments: tuple[str, str], kind: str = "") -> str:
     return f"<ifm|tool_call>{name}\n{inner}</ifm|tool_call>\n"
 
 
-def k2_calls() -> Iterator[tuple[Body, str]]:
+def ifm_calls() -> Iterator[tuple[Body, str]]:
     def section(*calls: str, said: str = "", thought: str = "Look.\n</ifm|think>\n") -> str:
         return f"{thought}{said}<ifm|tool_calls>\n{''.join(calls)}</ifm|tool_calls>"
 
     asked = body(tools=TOOLS)
     city, days = ("city", "Bern <3"), ("days", "3")
     yield asked, "No call.\n</ifm|think>\nIt <ifm|tool rains."
-    yield asked, section(k2_call("weather", city, days))
-    yield asked, section(k2_call("weather", days, city))
-    yield asked, section(k2_call("now"), said="One moment.\n")
-    yield asked, section(k2_call("weather", city, days), k2_call("now"))
-    yield asked, section(k2_call("weather", city, days, ("unit", "F"), ("hours", "[6, 18]")))
-    yield asked, section(k2_call("weather", city, days, ("more", '{"wind": true}')))
+    yield asked, section(ifm_call("weather", city, days))
+    yield asked, section(ifm_call("weather", days, city))
+    yield asked, section(ifm_call("now"), said="One moment.\n")
+    yield asked, section(ifm_call("weather", city, days), ifm_call("now"))
+    yield asked, section(ifm_call("weather", city, days, ("unit", "F"), ("hours", "[6, 18]")))
+    yield asked, section(ifm_call("weather", city, days, ("more", '{"wind": true}')))
     for value in ("6", "noon", '"6"', "null", "6 pm", "-"):
-        yield asked, section(k2_call("weather", city, days, ("at", value)))
+        yield asked, section(ifm_call("weather", city, days, ("at", value)))
     for more in ({"tool_choice": "required"}, {"reasoning_format": "none"}):
-        yield {**asked, **more}, section(k2_call("weather", city, days))
+        yield {**asked, **more}, section(ifm_call("weather", city, days))
     both = {**asked, "tool_choice": "required", "reasoning_format": "none"}
-    yield both, section(k2_call("weather", city, days))
+    yield both, section(ifm_call("weather", city, days))
     single = {**asked, "parallel_tool_calls": False}
-    yield single, section(k2_call("weather", city, days))
+    yield single, section(ifm_call("weather", city, days))
     typed = body(tools=TOOLS, kwargs={"tool_call_format": "xml_typed"})
     for kind in ("", "any"):
-        yield typed, section(k2_call("weather", city, days, kind=kind))
+        yield typed, section(ifm_call("weather", city, days, kind=kind))
     json = body(tools=TOOLS, kwargs={"tool_call_format": "json"})
     calls = (
         '{"name": "weather", "arguments": {"city": "Bern", "days": 3}}',
@@ -203,7 +203,7 @@ def llm_jp_responses(gap: str) -> Iterator[tuple[Body, str]]:
     yield body(USER, begun, continue_final_message="content", **more), "rains."
 
 
-def translate_gemma() -> Iterator[tuple[Body, str]]:
+def translation() -> Iterator[tuple[Body, str]]:
     codes = {"source_lang_code": "cs", "target_lang_code": "de_DE"}
     for messages in ((USER,), (PARTS,), (SYSTEM, USER), (USER, ANSWER, AGAIN)):
         for kwargs in (codes, {"target_lang_code": "de-DE"}, None):
@@ -217,6 +217,6 @@ def translate_gemma() -> Iterator[tuple[Body, str]]:
 
 def cases() -> Iterator[Case]:
     """Yield each template's cases."""
-    for name, each in ((K2, k2_horizon), (LLM_JP, llm_jp), (GEMMA, translate_gemma)):
+    for name, each in ((IFM, ifm), (LLM_JP, llm_jp), (TRANSLATION, translation)):
         for asked, text in each():
             yield name, asked, text

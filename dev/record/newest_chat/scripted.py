@@ -9,12 +9,13 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from gguf import GGUFWriter, TokenType
+from gguf import MODEL_ARCH, MODEL_ARCH_NAMES, GGUFWriter, TokenType
 
 F32: TypeAlias = npt.NDArray[np.float32]
 
 LOGIT = 100.0  # of the next piece of the text
 EOS = 256  # after the bytes
+TOKENIZER = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "gpt-2"}
 WIDTH = 32  # the number of tokens is a multiple
 
 
@@ -78,7 +79,7 @@ def write_script(path: Path, text: str) -> Script:
     output = np.zeros((n, n), np.float32)
     for last, following in pairwise(chain):
         output[following, last] = LOGIT / np.sqrt(n)  # embeddings have one 1, then a norm
-    writer = GGUFWriter(path, "llama")
+    writer = GGUFWriter(path, MODEL_ARCH_NAMES[MODEL_ARCH.LLAMA])
     _write_keys(writer, tokens, types)
     for name, array in _tensors(n, output).items():
         writer.add_tensor(f"{name}.weight", array)
@@ -98,8 +99,8 @@ def _write_keys(writer: GGUFWriter, tokens: list[str], types: list[TokenType]) -
     writer.add_head_count(1)
     writer.add_layer_norm_rms_eps(1e-6)
     writer.add_rope_dimension_count(n)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
+    for key, value in TOKENIZER.items():
+        writer.add_string(key, value)
     writer.add_token_list(tokens)
     writer.add_token_types(types)
     writer.add_token_merges([f"{LETTERS[32]} {LETTERS[32]}"])
