@@ -13,7 +13,8 @@ from dev.tiny_models import Wide
 
 _ALIGNMENT = 32
 _ARRAY = 9
-_SCALARS = {bool: (7, "<?"), int: (4, "<I"), float: (6, "<f")}  # GGUF's number of a type, its bytes
+# GGUF's number of a type, its bytes
+_SCALARS = {bool: (7, "<?"), int: (4, "<I"), float: (6, "<f"), np.float64: (12, "<d")}
 _NEGATIVE = (5, "<i")
 _WIDE = (10, "<Q")
 _TYPES = {"f": (0, "<f4"), "i4": (26, "<i4"), "i8": (27, "<i8")}  # GGUF's number, NumPy's type

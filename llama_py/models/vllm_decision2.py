@@ -11,6 +11,7 @@ from llama_py.graph.inputs.marks import InputMarkedRows
 from llama_py.hparams import EPS
 from llama_py.models.qwen3 import Qwen3, Qwen3HParams
 from llama_py.models.trunks.decision import DecisionDecoder
+from llama_py.models.trunks.rules import QuantizeRules
 from llama_py.weights import Weights
 
 
@@ -47,6 +48,7 @@ class VllmDecision2(DecisionDecoder, Qwen3):
     HParams = VllmDecision2HParams
     sizes = {}
     reranks = False
+    quantize_rules = QuantizeRules(never=("decision.",))
 
     def declare_ends(self, w: Weights) -> None:
         self.output_norm = w.norm("output_norm", self.hp.n_embd)

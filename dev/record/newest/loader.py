@@ -15,6 +15,7 @@ Shape = tuple[int, ...]
 
 MISSING_KEY = re.compile(r"(array )?key not found in model: (\S+)")
 WRONG_TYPE = re.compile(r"key (\S+) has wrong type \S+ but expected type (\S+)")
+WRONG_ARRAY = re.compile(r"(?:key )?(\S+) (has wrong array length|is not a \S+ array)")
 WRONG_LENGTH = re.compile(r"key (\S+) has wrong array length; expected (\d+)")
 MISSING_TENSOR = re.compile(r"tensor '([^']+)' not found")
 WRONG_SHAPE = re.compile(r"tensor '([^']+)' has wrong shape; expected ([\d, ]+), got")
@@ -60,9 +61,9 @@ class Loader:
     def message(self) -> str:
         """Return llama.cpp's error for the file, or ""."""
         self._write({})
-        return self._load_apart()
+        return self.load_apart()
 
-    def _load_apart(self) -> str:
+    def load_apart(self) -> str:
         read, write = os.pipe()
         if not (child := os.fork()):
             os.dup2(write, 1)
@@ -138,7 +139,7 @@ class Loader:
     def _errors(self, pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
         """Yield the two groups of each error, and rename the key or tensor in the file."""
         raw = self.path.read_bytes()
-        while found := pattern.search(self._load_apart()):
+        while found := pattern.search(self.load_apart()):
             yield found[1], found[2]
             name = found[1].encode()
             size = len(name).to_bytes(8, "little")
