@@ -44,6 +44,17 @@ TINY = {
         gain=GAIN,
         newest=True,
     ),
+    # Other sizes of experts in each layer, and so of the two shared experts.
+    "sizes": Tiny(
+        keys={
+            **KEYS,
+            "block_count": 3,
+            "expert_feed_forward_length": [64, 32, 48],
+            "expert_shared_count": 2,
+        },
+        gain=GAIN,
+        newest=True,
+    ),
     # One value expert of each token; two shared experts; experts in all layers.
     "softmax": Tiny(
         keys={

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ggml_py.ops import cont, get_rows, mul_mat, tanh, transpose
+from ggml_py.ops import cont, gelu_erf, get_rows, mul_mat, silu, tanh, transpose
 from ggml_py.tensor import Tensor
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.pooling import InputCls, InputMean
@@ -13,11 +13,17 @@ from llama_py.graph.linear import Linear, Norm
 from llama_py.hparams import HParams
 from llama_py.weights import Weights
 
+# Activations of a classifier's dense layer, by hparams.CLASSIFIER_ACTIVATIONS.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": gelu_erf, "silu": silu, "tanh": tanh}
+
 
 @dataclass(frozen=True, slots=True)
 class Classifier:
     """Classifier of a pooled row: optional dense layer, activation, norm, projection to scores, and
-    final function."""
+    final function.
+
+    activation  of a file without the key classifier.activation
+    """
 
     dense: Linear | None = None
     out: Linear | None = None
@@ -28,7 +34,8 @@ class Classifier:
     def __call__(self, g: GraphBuilder, cur: Tensor) -> Tensor:
         """Compute scores of pooled rows: [n_embd, n_seqs] -> [n_cls_out, n_seqs]."""
         if self.dense is not None:
-            cur = self.activation(self.dense(g, cur))
+            act = ACTIVATIONS.get(g.hp.cls_activation, self.activation)
+            cur = act(self.dense(g, cur))
             if self.norm is not None:
                 cur = self.norm(g, cur)
         if self.out is not None:

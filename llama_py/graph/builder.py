@@ -115,7 +115,8 @@ class GraphBuilder:
     def inp_pos(self) -> Tensor:
         """Positions. I32 [n_tokens * n_pos_per_embd]"""
         hp = self.hp
-        return self.add_input(InputPos(hp.n_pos_per_embd, self.n_tokens, hp.time_last)).pos
+        inp = InputPos(hp.n_pos_per_embd, self.n_tokens, hp.time_last, hp.position_axes)
+        return self.add_input(inp).pos
 
     @cached_property
     def inp_out_ids(self) -> Tensor:

@@ -50,6 +50,8 @@ MAX_LAYERS = 512  # llama-hparams.h:LLAMA_MAX_LAYERS
 MAX_EXPERTS = 1024  # llama-hparams.h:LLAMA_MAX_EXPERTS
 L2_EPS = 1e-6  # epsilon for queries and keys of delta nets in the authors' code
 ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
+AXES = {"tyxz": (0, 1, 2, 3), "zyxt": (3, 1, 2, 0)}  # position axes of RoPE's sections, by order
+CLASSIFIER_ACTIVATIONS = ("gelu", "silu", "tanh")
 
 EPS, RMS_EPS = "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"
 
@@ -78,6 +80,8 @@ class HParams(DeclaredKeys):
     max_alibi_bias   maximum bias of ALiBi; 0: no ALiBi
     clamp_kqv   maximum absolute value of queries, keys and values; 0: no limit
     n_cls_out   scores of a reranker
+    cls_activation  activation of the dense layer before them; "": the architecture's
+    section_order   position axes of RoPE's sections in embeddings, a key of AXES
     n_pos_per_embd   positions per token: one, or one per RoPE axis
     time_last   the last axis has the positions of the first
     hadamard   rotations of folded weights, if any
@@ -128,6 +132,7 @@ class HParams(DeclaredKeys):
     n_rot: int = uint("rope.dimension_count", lambda hp: hp.n_embd_head_k)
     rope_freq_base_train: float = base("rope.freq_base", 10000.0)
     rope_scaling_type: str = text("rope.scaling.type", "linear", choices=ROPE_SCALINGS)
+    section_order: str = text("rope.section_order", "tyxz", choices=tuple(AXES))
     n_ctx_orig_yarn: int = uint(
         "rope.scaling.original_context_length", lambda hp: hp.n_ctx_train, most=END_OF_POSITIONS
     )
@@ -138,6 +143,7 @@ class HParams(DeclaredKeys):
     n_ff_shexp: int = 0
 
     non_causal_type: ClassVar[NonCausal] = "all"
+    equal_experts: ClassVar[bool] = False  # each layer must use the same number of experts
     flash_attn: ClassVar[bool] = True  # flash attention computes the model's attention
     required_heads: ClassVar[bool] = False  # a file without attention heads is invalid
     equal_heads: ClassVar[bool] = False  # keys and values have the same size
@@ -155,6 +161,7 @@ class HParams(DeclaredKeys):
             self.n_head_kv = self.n_head
         self.n_vocab = keys.count("/tokenizer.ggml.tokens") or keys.uint("vocab_size")
         self.n_cls_out = keys.count("classifier.output_labels") or 1
+        self.cls_activation = _cls_activation(keys)
         self.rope_freq_scale_train = _freq_scale(keys)
         self._check_layers(keys)
         self._check_experts(keys)
@@ -163,7 +170,7 @@ class HParams(DeclaredKeys):
         self.load(keys)
         self.hadamard = Hadamard.read(keys)
         self.per_layer_keys = frozenset(keys.per_layer)
-        self._check_axes()
+        self._check_axes(keys)
         self.layers = tuple(self.layer(il) for il in range(self.n_layer_all))
 
     def load(self, keys: Keys) -> None:
@@ -305,6 +312,11 @@ class HParams(DeclaredKeys):
         """Dimensions of hidden states that accompany tokens."""
         return self.n_embd
 
+    @property
+    def position_axes(self) -> tuple[int, ...]:
+        """Position axis of each section of RoPE, for embeddings with several positions."""
+        return AXES[self.section_order]
+
     @cached_property
     def n_pos_per_embd(self) -> int:
         return 4 if self.rope_type in (ROPE_MROPE, ROPE_IMROPE) else 1
@@ -324,6 +336,12 @@ class HParams(DeclaredKeys):
                 else "0 without experts"
             )
             raise keys.error("expert_used_count", f"must be {rule}")
+        if self.equal_experts and len(set(self.n_expert_used)) > 1:
+            raise keys.error(
+                "expert_used_count",
+                f"must be the same number in all layers of a {self.arch} model, because llama.cpp "
+                "chooses layer 0's number of experts in every layer, but adds each layer's number",
+            )
         if self.n_expert_groups > 1:
             if self.n_expert % self.n_expert_groups:
                 raise keys.error(
@@ -359,7 +377,11 @@ class HParams(DeclaredKeys):
         if self.equal_heads and self.n_embd_head_v != self.n_embd_head_k:
             raise keys.error("attention.value_length", f"must be key_length = {self.n_embd_head_k}")
 
-    def _check_axes(self) -> None:
+    def _check_axes(self, keys: Keys) -> None:
+        if self.section_order != "tyxz" and self.n_pos_per_embd != len(AXES["tyxz"]):
+            raise keys.error(
+                "rope.section_order", "must be 'tyxz' for a model without several position axes"
+            )
         if self.rope_type == ROPE_IMROPE:
             pairs = unturned_pairs(self.rope_sections, self.n_rot)
             if pairs:
@@ -381,6 +403,14 @@ class HParams(DeclaredKeys):
     kv_of = Former("kv_layer")
     windowed = Former("has_windows")
     n_embd_beside = Former("n_embd_hidden")
+
+
+def _cls_activation(keys: Keys) -> str:
+    key = "classifier.activation"
+    name = keys.text(key, "")
+    if keys.has(key) and name not in CLASSIFIER_ACTIVATIONS:
+        raise keys.error(key, f"must be one of {', '.join(CLASSIFIER_ACTIVATIONS)}")
+    return name
 
 
 def _freq_scale(keys: Keys) -> float:

@@ -29,7 +29,7 @@ class BeamHParams(ListedWindows, ScaledWindows, LeadingDenseHParams):
     """attn_temp_*   exponent and length of the factor on queries in layers without a window"""
 
     rope_type = ROPE_NEOX
-    required_heads = equal_heads = True
+    required_heads = equal_heads = equal_experts = True
     usual_gating = "sigmoid"
     n_expert_shared = 0
     f_norm_rms_eps: float = number(RMS_EPS, least=0)

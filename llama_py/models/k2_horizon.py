@@ -6,6 +6,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from typing_extensions import Self
+
 from ggml_py.ops import mul, reshape, rms_norm, scale, softplus
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention, Projections
@@ -16,6 +18,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import RMS_EPS
 from llama_py.hparams.layer_shape import ROPE_NEOX
+from llama_py.hparams.shard import Shard
 from llama_py.memory.specs import KVCacheSpec
 from llama_py.models.trunks.decoder import Decoder, Layer
 from llama_py.models.trunks.experts import LeadingDenseHParams, expert_layer
@@ -27,10 +30,11 @@ VALUE_GATING = ("softmax", "sigmoid")  # functions that llama.cpp has for value 
 class K2HorizonHParams(LeadingDenseHParams):
     """n_norm_groups   groups of dimensions, each with its own norm
     n_value_expert, n_value_used   experts of values in layers with experts, and of a token
+    n_ff_shared     hidden size of all shared experts together, by layer
     """
 
     rope_type = ROPE_NEOX
-    required_heads = equal_heads = True
+    required_heads = equal_heads = equal_experts = True
     usual_gating = "sigmoid"
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     yarn_beta_fast: float = number("rope.scaling.yarn_beta_fast", 32.0, least=0)
@@ -47,6 +51,7 @@ class K2HorizonHParams(LeadingDenseHParams):
         if not self.n_expert:
             self.n_layer_dense_lead = self.n_layer_all
         super().load(keys)
+        self.n_ff_shared = tuple(self.n_ff_shexp or n * self.n_expert_shared for n in self.n_ff_exp)
         self.n_norm_groups = self.n_norm_groups or 1
         if self.n_embd % self.n_norm_groups:
             rule = f"must divide embedding_length = {self.n_embd}"
@@ -59,9 +64,18 @@ class K2HorizonHParams(LeadingDenseHParams):
             raise keys.error("expert_gating_func", "must be 1 or 2 for a model with value experts")
 
     def shared_size(self, keys: Keys) -> int:
-        given = keys.uint("expert_shared_feed_forward_length", 0)
-        routed = max(self.n_ff_exp[self.n_layer_dense_lead : self.n_layer], default=0)
-        return given or routed * self.n_expert_shared
+        """Return the file's size for all layers; 0: it depends on the routed experts' size."""
+        return keys.uint("expert_shared_feed_forward_length", 0)
+
+    def shared(self, share: Shard) -> Self:
+        hp = super().shared(share)
+        hp.n_ff_shared = tuple(
+            share.count_own(n, 1, "ffn_down_shexp", il=il)
+            if n and il >= self.n_layer_dense_lead
+            else 0
+            for il, n in enumerate(self.n_ff_shared)
+        )
+        return hp
 
     def routes_values(self, il: int) -> bool:
         """Return True if layer il has value experts."""
@@ -159,7 +173,9 @@ class K2Horizon(Decoder):
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp
-        feed_forward = expert_layer(w, hp, il, shared=hp.n_expert_shared > 0)
+        feed_forward = expert_layer(
+            w, hp, il, shared=hp.n_expert_shared > 0, n_ff_shared=hp.n_ff_shared[il]
+        )
         return Layer(
             group_norm(w, "attn_norm", hp),
             HorizonAttention(w, hp),

@@ -27,7 +27,7 @@ from llama_py.weights import Weights
 
 class Kolibri1HParams(ModelRopeWindows, RoutedHParams):
     rope_type = ROPE_NEOX
-    required_heads = equal_heads = True
+    required_heads = equal_heads = equal_experts = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     n_ff_exp: tuple[int, ...] = uints("expert_feed_forward_length", least=1)
     n_expert_shared: int = uint("expert_shared_count", least=1, most=1)

@@ -27,6 +27,8 @@ class LagunaHParams(WindowedHParams, LeadingDenseHParams):
     dense_first = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     n_expert_shared: int = uint("expert_shared_count", 1)
+    yarn_beta_fast: float = number("rope.scaling.yarn_beta_fast", 32.0, least=0)
+    yarn_beta_slow: float = number("rope.scaling.yarn_beta_slow", 1.0, least=0)
     rope_freq_base_swa: float = base("rope.freq_base_swa", lambda hp: hp.rope_freq_base_train)
 
     def load(self, keys: Keys) -> None:

@@ -28,7 +28,7 @@ class MuseSparkHParams(LatentExpertHParams, ListedWindows, LeadingDenseHParams):
     """f_norm_post_eps   epsilon of norms after blocks and experts"""
 
     rope_type = ROPE_NORMAL
-    required_heads = equal_heads = True
+    required_heads = equal_heads = equal_experts = True
     latent_stem = "ffn_latent"
     n_layer_dense_lead = n_expert_shared = 0
     f_norm_rms_eps: float = number(RMS_EPS, least=0)

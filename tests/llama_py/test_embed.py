@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,12 +11,12 @@ import pytest
 from numpy.typing import NDArray
 
 import llama_py
-from ggml_py.errors import ContextError
+from ggml_py.errors import ContextError, HParamsError
 from llama_py.text.embed import embed, normalize_rows, similarities
 from llama_py.text.rerank import TEMPLATE, labels, pair
 from tests.support.commands import DEMO
 from tests.support.golden_models import path_of
-from tests.support.live_models import live, tokens
+from tests.support.live_models import live, made, model_of, tokens
 
 TEXTS = ["To be, or not to be", "that is the question", "Whether"]
 
@@ -120,6 +121,26 @@ def test_a_reranker_scores_pairs() -> None:
         assert labels(model) == ["no", "yes", "perhaps"]
     with pytest.raises(ContextError, match="no classifier"):
         live("llama-dense").rerank("a", ["b"])
+
+
+def scores(name: str, **keys: str) -> NDArray[np.float64]:
+    """Scores by a reranker of a few tokens."""
+    model = model_of(*made(name, **{f"classifier__{key}": x for key, x in keys.items()}))
+    return embed(model, [tokens(5)], "rank", normalize=False)[0].astype(np.float64)
+
+
+def test_the_file_names_the_classifiers_activation() -> None:
+    """Jina's classifier ends with the activation."""
+    name = "jina-bert-v2-rank"
+    x = np.arctanh(scores(name))
+    np.testing.assert_array_equal(scores(name, activation="tanh"), scores(name))
+    np.testing.assert_allclose(scores(name, activation="silu"), x / (1 + np.exp(-x)), rtol=1e-4)
+    gelu = [0.5 * v * (1 + math.erf(v / math.sqrt(2))) for v in x]
+    np.testing.assert_allclose(scores(name, activation="gelu"), gelu, rtol=1e-4)
+    for other in ("bert-rank", "modern-bert-rank"):
+        assert not np.array_equal(scores(other, activation="silu"), scores(other))
+    with pytest.raises(HParamsError, match="must be one of gelu, silu, tanh, got 'relu'"):
+        scores(name, activation="relu")
 
 
 def test_a_pair_is_the_files_prompt_or_has_what_ends_texts_between() -> None:

@@ -22,6 +22,7 @@ from llama_py.graph.inputs.tokens import InputOutIds, InputPos
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult
 from llama_py.hparams.cparams import CParams
+from llama_py.hparams.hparams import AXES
 from llama_py.memory.recurrent import RecurrentContext
 from llama_py.model import Model
 from llama_py.models import architecture
@@ -206,6 +207,15 @@ class TestReuse:
 class TestInputs:
     def test_positions_of_text_fill_three_of_four_axes(self) -> None:
         inp = InputPos(4, 2)
+        self.set(inp, inp.pos, Batch([1, 2], pos=[5, 6]))
+        assert get_tensor(inp.pos).ravel().tolist() == [5, 6, 5, 6, 5, 6, 0, 0]
+
+    def test_axes_of_sections_in_embeddings_only(self) -> None:
+        pos = np.arange(8, dtype=np.int32).reshape(4, 2)
+        inp = InputPos(4, 2, axes=AXES["zyxt"])
+        embeddings = Batch(embd=np.zeros((2, 64), np.float32), pos=pos)
+        self.set(inp, inp.pos, embeddings)
+        assert get_tensor(inp.pos).ravel().tolist() == [6, 7, 2, 3, 4, 5, 0, 1]
         self.set(inp, inp.pos, Batch([1, 2], pos=[5, 6]))
         assert get_tensor(inp.pos).ravel().tolist() == [5, 6, 5, 6, 5, 6, 0, 0]
 

@@ -323,3 +323,27 @@ class TestContextParameters:
         scaled = read("llama-dense", rope__scaling__factor=4.0)
         assert CParams.resolve(scaled, ContextParams(rope_scaling="none")).rope_freq_scale == 1.0
         assert CParams.resolve(scaled, ContextParams(rope_freq_scale=0.5)).n_ctx == 256
+
+
+def test_order_of_position_axes() -> None:
+    assert read("qwen2vl-dense", rope__section_order="zyxt").position_axes == (3, 1, 2, 0)
+    assert read("llama-dense", rope__section_order="tyxz").position_axes == (0, 1, 2, 3)
+    message = refusal("llama-dense", rope__section_order="zyxt")
+    assert "must be 'tyxz' for a model without several position axes, got 'zyxt'" in message
+    assert "must be one of tyxz, zyxt, got ''" in refusal("qwen2vl-dense", rope__section_order="")
+
+
+@pytest.mark.parametrize("name", ["k2-horizon-mova", "kolibri1-moe", "beam-moe", "muse-spark-moe"])
+def test_unequal_numbers_of_chosen_experts_are_refused(name: str) -> None:
+    """llama.cpp b11739 chooses layer 0's number, and adds each layer's."""
+    n = read(name).n_layer_all
+    assert read(name, expert_used_count=[2] * n).layers[1].n_expert_used == 2
+    message = refusal(name, expert_used_count=[3] + [2] * (n - 1))
+    assert "expert_used_count must be the same number in all layers" in message
+    assert read("maion-coder-moe", expert_used_count=[3, 2, 2]).n_expert_used == (3, 2, 2)
+
+
+def test_sizes_of_shared_experts_follow_their_layers() -> None:
+    assert read("k2-horizon-sizes").n_ff_shared == (128, 64, 96)  # type: ignore[attr-defined]
+    hp = read("k2-horizon-sizes", expert_shared_feed_forward_length=40)
+    assert hp.n_ff_shared == (40, 40, 40)  # type: ignore[attr-defined]

@@ -74,7 +74,7 @@ def one_bias(metadata: dict[str, Any], arrays: Arrays) -> None:
 
 
 # Values of some layers are from experts, so there is no such matrix.
-SEPARATE = ["k2-horizon-mova", "k2-horizon-dense", "k2-horizon-plain"]
+SEPARATE = [f"k2-horizon-{variant}" for variant in ("mova", "dense", "plain", "sizes")]
 
 
 @pytest.mark.parametrize("name", [n for n in with_tensor("attn_k.weight") if n not in SEPARATE])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -61,9 +62,17 @@ class InputEmbdH(InputEmbd):
 class InputPos:
     """Positions, section by section when RoPE has several axes (llm_graph_input_pos)."""
 
-    def __init__(self, n_pos_per_embd: int, n_tokens: int, time_last: bool = False) -> None:
-        """Create the tensor; time_last: the fourth axis repeats the first axis's positions."""
+    def __init__(
+        self,
+        n_pos_per_embd: int,
+        n_tokens: int,
+        time_last: bool = False,
+        axes: Sequence[int] = (0, 1, 2, 3),
+    ) -> None:
+        """Create the tensor; time_last: the fourth axis repeats the first axis's positions; axes:
+        the axis of each section, if embeddings have four positions."""
         self.n_pos, self.n_same = n_pos_per_embd, 4 if time_last else 3
+        self.axes = list(axes)
         self.pos = new_input("inp_pos", I32, n_tokens * n_pos_per_embd)
 
     def set_input(self, ubatch: UBatch) -> None:
@@ -71,6 +80,8 @@ class InputPos:
         if ubatch.token is not None and self.n_pos == 4:
             pos = pos[: ubatch.n_tokens]  # text: time, row and column are the same, no fourth axis
             pos = np.concatenate((pos, pos, pos, np.zeros_like(pos)))
+        elif self.n_pos == 4:
+            pos = pos.reshape(4, -1)[self.axes].reshape(-1)
         if self.n_same == 4:
             pos = np.concatenate((pos[: 3 * ubatch.n_tokens], pos[: ubatch.n_tokens]))
         write(self.pos, pos)

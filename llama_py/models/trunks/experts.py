@@ -93,6 +93,7 @@ def expert_layer(
     il: int,
     *,
     shared: bool = True,
+    n_ff_shared: int = 0,
     bias: Optional = "optional",
     experts: ExpertSet = UNSCALED,
     act: Activation = SILU,
@@ -100,7 +101,7 @@ def expert_layer(
 ) -> Block:
     """Declare the feed-forward of layer il: dense in the first layers, then experts.
 
-    shared      add shared experts
+    shared      add shared experts; n_ff_shared: their hidden size, 0: n_ff_shexp
     bias        see `Routing`
     experts     matrices of routed experts; shared experts have scales if these have
     routed_act  activation of routed experts; None: act
@@ -118,4 +119,5 @@ def expert_layer(
     )
     if not shared:
         return routed
-    return SharedExperts(w, hp, routed, hp.n_ff_shexp, scaled=experts.scaled, act=act)
+    n_ff = n_ff_shared or hp.n_ff_shexp
+    return SharedExperts(w, hp, routed, n_ff, scaled=experts.scaled, act=act)
