@@ -13,7 +13,7 @@ from llama_py.graph.linear import Linear, Norm
 from llama_py.hparams import HParams
 from llama_py.weights import Weights
 
-# Activations of a classifier's dense layer, by hparams.CLASSIFIER_ACTIVATIONS.
+# Activations of a classifier's dense layer, by the values of classifier.activation.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"gelu": gelu_erf, "silu": silu, "tanh": tanh}
 
 

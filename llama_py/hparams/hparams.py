@@ -19,6 +19,7 @@ from llama_py.gguf.keys import (
     HIGHEST_BASE,
     LOWEST_BASE,
     DeclaredKeys,
+    Field,
     Keys,
     base,
     flag,
@@ -51,7 +52,7 @@ MAX_EXPERTS = 1024  # llama-hparams.h:LLAMA_MAX_EXPERTS
 L2_EPS = 1e-6  # epsilon for queries and keys of delta nets in the authors' code
 ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 AXES = {"tyxz": (0, 1, 2, 3), "zyxt": (3, 1, 2, 0)}  # position axes of RoPE's sections, by order
-CLASSIFIER_ACTIVATIONS = ("gelu", "silu", "tanh")
+CLASSIFIER_ACTIVATION: Field = text("classifier.activation", choices=("gelu", "silu", "tanh"))
 
 EPS, RMS_EPS = "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"
 
@@ -161,7 +162,8 @@ class HParams(DeclaredKeys):
             self.n_head_kv = self.n_head
         self.n_vocab = keys.count("/tokenizer.ggml.tokens") or keys.uint("vocab_size")
         self.n_cls_out = keys.count("classifier.output_labels") or 1
-        self.cls_activation = _cls_activation(keys)
+        given = keys.has(CLASSIFIER_ACTIVATION.key)
+        self.cls_activation: str = CLASSIFIER_ACTIVATION.read(keys, self) if given else ""
         self.rope_freq_scale_train = _freq_scale(keys)
         self._check_layers(keys)
         self._check_experts(keys)
@@ -403,14 +405,6 @@ class HParams(DeclaredKeys):
     kv_of = Former("kv_layer")
     windowed = Former("has_windows")
     n_embd_beside = Former("n_embd_hidden")
-
-
-def _cls_activation(keys: Keys) -> str:
-    key = "classifier.activation"
-    name = keys.text(key, "")
-    if keys.has(key) and name not in CLASSIFIER_ACTIVATIONS:
-        raise keys.error(key, f"must be one of {', '.join(CLASSIFIER_ACTIVATIONS)}")
-    return name
 
 
 def _freq_scale(keys: Keys) -> float:
