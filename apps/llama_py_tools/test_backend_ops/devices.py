@@ -10,23 +10,32 @@ if TYPE_CHECKING:
     from ggml_py.backend import Device
 
 
-def find_devices(name: str | None, mode: str = "test") -> list[Device]:
-    """Return all devices of all installed backends, or of one; BackendError if it has none.
+def find_devices(names: str | None, mode: str = "test") -> list[Device]:
+    """Return the devices of all installed backends, or of `names` (such as `cpu,opencl0`).
 
     In support mode, a backend that lists its supported ops without a device counts as a device.
+
+    Raises:
+        BackendError: A name is unknown, or its backend has no device.
     """
+    from ggml_py.backend import registry
+
+    if names is None:
+        return [d for n in registry.backend_names() for d in _open_devices(n, mode)]
+    return [d for name in names.split(",") for d in _find_named(name, mode)]
+
+
+def _find_named(name: str, mode: str) -> Sequence[Device]:
+    """Return all devices of a backend, or one device."""
     from ggml_py.backend import registry
     from ggml_py.errors import BackendError
 
-    names = registry.backend_names()
-    if name is None:
-        return [d for n in names for d in _open_devices(n, mode)]
-    if name in names:
-        found = _open_devices(name, mode) if mode == "support" else registry.devices(name)
-        if not found:
-            raise BackendError(f"backend {name} has no device on this machine")
-        return list(found)
-    return [registry.device(name)]
+    if name not in registry.backend_names():
+        return [registry.device(name)]
+    found = _open_devices(name, mode) if mode == "support" else registry.devices(name)
+    if not found:
+        raise BackendError(f"backend {name} has no device on this machine")
+    return found
 
 
 def _open_devices(backend: str, mode: str) -> Sequence[Device]:

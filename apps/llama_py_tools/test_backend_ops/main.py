@@ -33,7 +33,7 @@ EPILOG = """examples:
   test-backend-ops grad -b cpu -o MUL_MAT
   test-backend-ops perf -o 'MUL_MAT.*'
   test-backend-ops perf -b cpu --against ggml -t 2
-  test-backend-ops support --output markdown
+  test-backend-ops support -b cpu,opencl --output markdown
 """
 
 
@@ -63,7 +63,7 @@ class HarnessParams(Params):
         None, "-o", "op names, regular expressions or printed cases", metavar="OP,.."
     )
     backend: str | None = option(
-        None, "-b", "backend or device to test (default: all)", metavar="BACKEND"
+        None, "-b", "backends or devices to test (default: all)", metavar="BACKEND,.."
     )
     params: str | None = option(
         None, "-p", "regular expression for the parameters of cases", metavar="REGEX"
