@@ -20,10 +20,14 @@ Repos = Mapping[str, Mapping[str, bytes]]
 
 @contextmanager
 def hub(
-    repos: Repos, private: str = "", slow: str = "", commit: str = COMMIT
+    repos: Repos,
+    private: str = "",
+    slow: str = "",
+    commit: str = COMMIT,
+    pause: float | None = None,
 ) -> Iterator[tuple[str, list[str]]]:
     """Its address, and the list of what it is asked; `private` is a repository for TOKEN only. Of
-    the files of `slow` the first half comes, and the rest at the end."""
+    the files of `slow` the first half comes, and the rest after `pause` seconds, or at the end."""
     asked: list[str] = []
     ended = Event()
 
@@ -88,7 +92,7 @@ def hub(
                 self.wfile.write(body[:half])
                 if half < len(body):
                     self.wfile.flush()
-                    ended.wait()
+                    ended.wait(pause)
                     with suppress(OSError):  # nobody waits any more
                         self.wfile.write(body[half:])
 

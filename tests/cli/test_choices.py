@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +21,7 @@ from llama_py_tools.measure.choices import (
     winogrande_scores,
 )
 from llama_py_tools.measure.perplexity import main
+from tests.support.choices import pack_choices
 from tests.support.commands import DEMO
 
 ENDINGS = ["speak.", "hear the people", "a", "is gone and away"]
@@ -69,28 +69,14 @@ def test_rows_of_winogrande() -> None:
         read_winogrande(b"1,2\n", 0)
 
 
-def packed(tasks: Sequence[tuple[str, list[str], int]]) -> bytes:
-    def text(t: str) -> bytes:
-        return struct.pack("<I", len(t)) + t.encode()
-
-    def one(answers: list[str], right: int) -> bytes:
-        labels = [int(i == right) for i in range(len(answers))]
-        n = len(answers)
-        return struct.pack("<I", n) + b"".join(map(text, answers)) + struct.pack(f"<{n}I", *labels)
-
-    parts = [text(q) + one(a, right) + one(["other"], 0) for q, a, right in tasks]
-    places = np.cumsum([4 + 4 * len(parts), *map(len, parts)])[:-1]
-    return struct.pack(f"<{1 + len(parts)}I", len(parts), *places.tolist()) + b"".join(parts)
-
-
 def test_binary_tasks() -> None:
     tasks = [(f"Who {i}?", ["a", "b", "c"][: 2 + i % 2], i % 2) for i in range(9)]
-    data = packed(tasks)
+    data = pack_choices(tasks)
     assert [task.right.index(True) for task in read_choices(data, 0)] == [i % 2 for i in range(9)]
     assert read_choices(data, 0)[1].texts == ["Who 1? a", "Who 1? b", "Who 1? c"]
     chosen = [task.texts[0] for task in read_choices(data, 3)]  # 0.417, 0.997, 0.720 of 9, 8, 7
     assert chosen == ["Who 3? a", "Who 7? a", "Who 5? a"]
-    for bad in (b"", data[:-1], packed([("", ["a"], 0)])):
+    for bad in (b"", data[:-1], pack_choices([("", ["a"], 0)])):
         with pytest.raises(ContextError, match="multiple-choice file: "):
             read_choices(bad, 0)
 

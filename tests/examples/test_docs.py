@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 SESSIONS = [page for page in PAGES if ">>> " in page.read_text()]
-EXCERPT = re.compile(r'^```python title="([^"]+)"\n(.*?)^```$', re.M | re.S)
+# A title without a folder is a new file, not an excerpt.
+EXCERPT = re.compile(r'^```python title="([^"]+/[^"]+)"\n(.*?)^```$', re.M | re.S)
 CASES = [
     pytest.param(path, part, id=f"{page.name}-{path}")
     for page in PAGES

@@ -1,4 +1,4 @@
-"""Commands and scripts of README and docs run offline with the demo model.
+"""Commands and scripts of README and docs run offline, with small models and a hub on this machine.
 
 not_run.txt lists the other commands by reason. The list may only shrink: lower LIMIT with the list.
 """
@@ -13,19 +13,21 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from threading import Timer
+from typing import Any, NamedTuple
 
-import numpy as np
-import PIL.Image
 import pytest
 
-from tests.support.commands import DEMO, ROOT, SCRIPTS, clean_environment, run, tiny_model
-from tests.support.eyes import files_of
+from tests.cli.hub_server import hub
+from tests.guides.page_files import write_named
+from tests.support.commands import DEMO, ROOT, SCRIPTS, clean_environment
 from tests.support.limits import SECONDS
 
-LIMIT = 66  # entries of not_run.txt
+LIMIT = 36  # entries of not_run.txt
 GENERATED = {"options.md", "llama-completion.md", "architectures.md", "ops.md"}
 PAGES = [
     ROOT / "README.md",
@@ -36,20 +38,28 @@ FENCE = re.compile(r"^( *)```(\S*)([^\n]*)\n(.*?)^ *```$", re.MULTILINE | re.DOT
 FAILS = re.compile(r"llama-py-gguf diff|llama-py-graph diff (a\.json|-m)")  # 1: files differ
 # Output that depends on the machine, its files or its cache; only the exit code is compared.
 MACHINE = re.compile(
-    r"llama-py-cli (--list-devices|cache|warmup)|llama-py list$|ls$|llama-py-graph profile"
-    r"|llama-py-bench --roofline"
+    r"llama-py-cli (--list-devices|cache$|cache path|warmup)|llama-py list$|ls$"
+    r"|llama-py-graph profile|llama-py-bench --roofline"
 )
-DEVICE = re.compile(r"  Device |version: |$")
-VERSE = "ROMEO: But soft, what light through yonder window breaks?\nIt is the east. " * 12
+DEVICE = re.compile(r"  Device |  cpu: \w+ \(|version: |$")
+ENVIRONMENT = {  # of commands with a text
+    "python -m dev.": {"PYTHONPATH": str(ROOT)},
+    "llama-py-cli cache": {"LLAMA_PY_CACHE": "~/cache"},
+}
+Done = subprocess.CompletedProcess[str]
 
 
 class Command(NamedTuple):
-    """A command line, or a Python script by its first line, and the output that is shown."""
+    """A command line, or a Python script by its first line, and the output that is shown.
+
+    A script with a file's name as its title is a file for the commands after it.
+    """
 
     page: str
     text: str
     shown: str = ""
     script: str = ""
+    file: str = ""
 
     @property
     def name(self) -> str:
@@ -61,8 +71,9 @@ def commands(page: Path) -> list[Command]:
     name = page.relative_to(ROOT).as_posix()
     found: list[Command] = []
     for _, language, about, body in FENCE.findall(page.read_text("utf-8")):
-        if language == "python" and ">>> " not in body and "title=" not in about:
-            found.append(Command(name, f"python: {body.splitlines()[0]}", script=body))
+        file = about.strip().removeprefix("title=").strip('"')
+        if language == "python" and ">>> " not in body and "/" not in file:  # no excerpt
+            found.append(Command(name, f"python: {body.splitlines()[0]}", "", body, file))
         elif language == "console":
             parts = re.split(r"^\$ ", body, flags=re.MULTILINE)
             found += [_command(name, part) for part in parts[1:]]
@@ -108,74 +119,32 @@ def test_the_list_of_commands_that_are_not_run_gets_shorter() -> None:
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files that the commands name."""
-    path = tmp_path_factory.mktemp("commands")
-    for name in ("model.gguf", "demo.gguf", "x.gguf"):
-        shutil.copy(DEMO, path / name)
-    tiny_model(path).rename(path / "model-f16.gguf")
-    words = ("set", str(path / "model.gguf"), "old.key:u32=1", "--in-place")
-    assert run("llama-py-gguf", *words).returncode == 0
-    (path / "play.txt").write_text(VERSE)
-    (path / "text.txt").write_text(10 * VERSE)
-    types = {"q4_k_m.gguf": "Q4_K_M", "demo-q4_k_m.gguf": "Q4_K_M", "q8_0.gguf": "Q8_0"}
-    for name, type_ in types.items():
-        words = ("quantize", "--allow-requantize", str(DEMO), str(path / name), type_)
-        assert run("llama-py-gguf", *words).returncode == 0
-    (path / ".config/fish/completions").mkdir(parents=True)
-    (path / "joy.txt").write_text("I am glad\nI laugh\nWhat joy\nBe merry\n")
-    (path / "grief.txt").write_text("I am sad\nI weep\nWhat woe\nBe sorry\n")
-    return path
+def hub_url() -> Iterator[str]:
+    """A hub on this machine: each model that a command names is the demo model."""
+    text = "\n".join(command.text for command in RUN)
+    names = re.findall(r"\b([\w-]+)/([\w.-]+)-GGUF:(\w+)", text)
+    repos = {f"{u}/{m}-GGUF": {f"{m}-{kind}.gguf": DEMO.read_bytes()} for u, m, kind in names}
+    with hub(repos, slow="user/sea-GGUF", pause=1) as (url, _):
+        yield url
 
 
 @pytest.fixture
-def folder(files: Path, tmp_path: Path) -> Path:
-    """Copies for one page: what one command writes, the next ones read."""
-    return shutil.copytree(files, tmp_path / "page")
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder for one page: files that one command writes, the next ones read."""
+    yield tmp_path
+    shutil.rmtree(tmp_path)  # up to a gigabyte
 
 
-def _write_vision_model(folder: Path) -> None:
-    text, encoder = files_of("gemma3", folder)
-    template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
-    key = f"tokenizer.chat_template:str={template}"
-    done = run("llama-py-gguf", "set", str(text), key, "-o", str(folder / "new.gguf"))
-    assert done.returncode == 0, done.stderr
-    (folder / "new.gguf").replace(folder / "model.gguf")
-    encoder.replace(folder / "mmproj.gguf")
-    pixels = np.random.default_rng(0).integers(0, 256, (40, 50, 3), np.uint8)
-    for name in ("cat.png", "a.png", "b.png", "dog.jpg"):
-        PIL.Image.fromarray(pixels).save(folder / name)
-
-
-def _write_large_model(folder: Path) -> None:
-    words = ("--arch", "qwen35moe", "--size", "397b", "--type", "Q4_K_M", "--hole")
-    command = (sys.executable, "-m", "dev.compare.make_bench_model", *words)
-    subprocess.run([*command, "--out", str(folder / "m.gguf")], cwd=ROOT, check=True)
-
-
-def _write_served_models(folder: Path) -> None:
-    _write_vision_model(folder)
-    (folder / "models").mkdir()
-    shutil.copy(DEMO, folder / "models/sea-0.6b.gguf")
-
-
-# Files of a page beyond those of `files`.
-MORE_FILES = {
-    "docs/vision.md": _write_vision_model,
-    "docs/server.md": _write_served_models,
-    "docs/ranks.md": _write_large_model,
-}
 OPENCL = re.compile(r"-(dev|b) opencl")
-
-
-SERVES = re.compile(r"llama-py-server (?!.*--(check|help|version))")
+SERVES = re.compile(r"llama-py(-server| serve) (?!.*--(check|help|version))")
+LISTENS = re.compile(r"curl -N ")  # has no end
 
 
 class PageServer:
     """The last server that a page has started; it gets the requests that follow."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._port = folder, ""
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self._folder, self._environment, self._port = folder, environment, ""
         self._command: Command | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._log = folder / "server.log"
@@ -186,19 +155,20 @@ class PageServer:
         self._command = command
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                ["bash", "-euc", f"exec {command.text} --port 0"],
-                cwd=self._folder, env=_environment(self._folder),
+                ["bash", "-euc", f"exec {self.addressed(command.text)} --port 0"],
+                cwd=self._folder, env=self._environment,
                 stdin=subprocess.DEVNULL, stderr=log,
             )  # fmt: skip
         end = time.monotonic() + SECONDS
         while "\nready: " not in (printed := self._log.read_text("utf-8")):
             assert self._process.poll() is None and time.monotonic() < end, printed
             time.sleep(0.05)
-        self._port = re.findall(r"^listening on http://.*:(\d+)$", printed, re.MULTILINE)[0]
+        found = re.search(r"^listening on https?://.*:(\d+)$", printed, re.MULTILINE)
+        self._port = found[1] if found else ""
 
     def addressed(self, text: str) -> str:
-        """The same request to this server."""
-        return text.replace("localhost:8080", f"localhost:{self._port}")
+        """The same command with this server's port, and with its socket in the page's folder."""
+        return text.replace("localhost:8080", f"localhost:{self._port}").replace("/run/", "")
 
     def stop(self) -> None:
         """End the server as a user does; it has printed what the page shows."""
@@ -211,53 +181,90 @@ class PageServer:
         assert not not_printed(self._command.shown, printed), printed
         self._process = None
 
+    def close(self) -> None:
+        """End a server whose page failed."""
+        if self._process is not None:
+            self._process.kill()
 
-def _environment(folder: Path) -> dict[str, str]:
+
+def _environment(folder: Path, hub_url: str) -> dict[str, str]:
     return clean_environment() | {
         "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(folder),
         "LLAMA_PY_MODELS": str(folder),
-        "HF_HUB_OFFLINE": "1",
+        "HF_ENDPOINT": hub_url,
+        "HF_HUB_CACHE": str(folder / ".cache/huggingface/hub"),
+        "HF_HUB_DISABLE_XET": "1",
+        "HF_HUB_OFFLINE": "0",
+        "NO_PROXY": "127.0.0.1,localhost",
     }
 
 
-def _run(command: Command, folder: Path) -> subprocess.CompletedProcess[str]:
-    env = _environment(folder)
-    if "python -m dev." in command.text:
-        env["PYTHONPATH"] = str(ROOT)
-    words = ["bash", "-euc", "set -o pipefail; " + command.text]
+def _run(command: Command, folder: Path, environment: dict[str, str]) -> Done:
+    """Run a command or a script in a folder: to its end, or until it has printed what is shown."""
+    words = ["bash", "-euc", f"set -o pipefail; {command.text}"]
     if command.script:
         start = "import llama_py; model = llama_py.load()\n"
         alone = "import " in command.script
         words = [sys.executable, "-c", command.script if alone else start + command.script]
-    return subprocess.run(
-        words, cwd=folder, env=env, text=True, capture_output=True, stdin=subprocess.DEVNULL,
-        timeout=SECONDS,
-    )  # fmt: skip
+    env = dict(environment)
+    for text, more in ENVIRONMENT.items():
+        env |= more if text in command.text else {}
+    how: dict[str, Any] = {"cwd": folder, "env": env, "stdin": subprocess.DEVNULL, "text": True}
+    if LISTENS.match(command.text):
+        return _listen(["bash", "-euc", f"exec {command.text}"], command.shown, **how)
+    return subprocess.run(words, capture_output=True, timeout=SECONDS, **how)
+
+
+def _listen(words: list[str], shown: str, **how: Any) -> Done:
+    printed = ""
+    with subprocess.Popen(words, stdout=subprocess.PIPE, **how) as process:
+        assert process.stdout is not None
+        timer = Timer(SECONDS, process.kill)
+        timer.start()
+        for line in process.stdout:
+            printed += line
+            if not not_printed(shown, printed):
+                break
+        process.terminate()
+        timer.cancel()
+    return Done(words, 0, printed, "")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the commands are for a Unix shell")
 @pytest.mark.parametrize("page", dict.fromkeys(command.page for command in RUN))
-def test_commands_of_a_page(page: str, folder: Path) -> None:
+def test_commands_of_a_page(page: str, folder: Path, hub_url: str) -> None:
     """In their order, in one folder. Output that the page shows is in the output."""
-    if page in MORE_FILES:
-        MORE_FILES[page](folder)
-    server = PageServer(folder)
-    for command in RUN:
-        if command.page != page or (OPENCL.search(command.text) and not find_spec("pyopencl")):
-            continue
-        if SERVES.match(command.text):
-            server.start(command)
-            continue
-        text, script = map(server.addressed, (command.text, command.script))
-        done = _run(command._replace(text=text, script=script), folder)
-        fails = command.shown.startswith("error: ") or FAILS.match(command.text)
-        assert done.returncode == (1 if fails else 0), (command.text, done.stderr[-2000:])
-        if not MACHINE.match(command.text):
-            missing = not_printed(command.shown, done.stdout + done.stderr)
-            assert not missing, (command.text, missing, done.stdout + done.stderr)
-        assert '"error"' not in done.stdout, (command.text, done.stdout)
-    server.stop()
+    wanted = [command for command in RUN if command.page == page]
+    write_named("\n".join(command.text + command.script for command in wanted), folder)
+    environment = _environment(folder, hub_url)
+    with closing(PageServer(folder, environment)) as server:
+        for command in wanted:
+            if OPENCL.search(command.text) and not find_spec("pyopencl"):
+                continue
+            if command.file:
+                (folder / command.file).write_text(command.script)
+            elif SERVES.match(command.text):
+                server.start(command)
+            else:
+                text, script = map(server.addressed, (command.text, command.script))
+                done = _run(command._replace(text=text, script=script), folder, environment)
+                _check(command, done)
+        server.stop()
+    for written in folder.glob("docs/*.md"):  # generated pages
+        committed = (ROOT / "docs" / written.name).read_text("utf-8")
+        stale = f"run the command of {page} that writes docs/{written.name}"
+        assert written.read_text("utf-8") == committed, stale
+
+
+def _check(command: Command, done: Done) -> None:
+    fails = "\nerror: " in f"\n{command.shown}" or FAILS.match(command.text)
+    assert done.returncode == (1 if fails else 0), (command.text, done.stderr[-2000:])
+    printed = f"{done.stdout}\n{done.stderr}"
+    if not MACHINE.match(command.text):
+        missing = not_printed(command.shown, printed)
+        assert not missing, (command.text, missing, printed)
+    assert '"error"' not in done.stdout, (command.text, done.stdout)
 
 
 def not_printed(shown: str, printed: str) -> list[str]:
