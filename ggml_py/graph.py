@@ -25,7 +25,7 @@ class Graph:
         right.
         """
         first = len(self.nodes)
-        self._visit(tensor)
+        self.insert(tensor)
         for t in reversed(self.nodes[first:]):
             self._mark(t)
         self._mark(tensor)
@@ -36,7 +36,7 @@ class Graph:
         (ggml_build_forward_select).
         """
         for t in tensors:
-            self._visit(t)
+            self.insert(t)
         self._mark(tensors[index])
         return tensors[index]
 
@@ -48,7 +48,8 @@ class Graph:
                 t.flags |= FLAG_COMPUTE
                 stack += [s for s in t.src if s is not None and s.op != "NONE"]
 
-    def _visit(self, root: Tensor) -> None:
+    def insert(self, root: Tensor) -> None:
+        """Append a tensor and everything it needs, without marking them for computing."""
         seen = self._seen
         if id(root) in seen:
             return

@@ -6,8 +6,9 @@
     mpiexec -n 4 python -m dev.compare.compare_ranks tp=2,pp=2  # stages of two ranks
     mpiexec -n 2 python -m dev.compare.compare_ranks host NAME ...  # with rank 0's host as one more
 
-Prompts of two ubatches, then token by token; F32 weights and caches. Ends with 1 if one is beyond
-1e-10, or if the most likely tokens are others. Needs a checkout, and `pip install '.[mpi]'`.
+Prompts of two ubatches, token by token, and tokens mixed with embeddings; F32 weights and caches.
+Ends with 1 if one is beyond 1e-10, or if the most likely tokens are others. Needs a checkout, and
+`pip install '.[mpi]'`.
 """
 
 from __future__ import annotations

@@ -16,17 +16,22 @@ SeqIds = tuple[int, ...]
 Wanted = Literal["last", "all", "none"]
 
 END = 2**31 - 1  # one past any position
+NO_TOKEN = -1  # llama.h:LLAMA_TOKEN_NULL: an entry is a row of embd instead of a token
 N_MARKS = 5  # values of marks
 
 
 @dataclass(slots=True)
 class Batch:
-    """Tokens, or rows of embeddings, to decode (llama_batch).
+    """Tokens, rows of embeddings, or a mix of both, to decode (llama_batch, llama_batch_ext).
 
-    tokens   ids [n_tokens]; None if the batch has only `embd`
-    embd     F32 [n_tokens, n_embd_inp]: input embeddings, or (MTP) hidden states of the tokens
+    `Batch(tokens=[5, -1, -1, 7], embd=rows)` is a mixed batch of four entries. Each token -1 uses
+    the next row of `embd`. Below, n_tokens is the number of entries.
+
+    tokens   ids [n_tokens], -1 for a row of `embd`; None if the batch has only `embd`
+    embd     F32 [n_tokens, n_embd_inp]: input embeddings, in a mixed batch one row for each token
+             -1; or (MTP) hidden states of the tokens
     pos      position of each token; None: each sequence continues after its last position.
-             M-RoPE embeddings may give [n_pos, n_tokens]
+             M-RoPE embeddings may give [n_pos, n_tokens]; tokens use the first row
     seq_ids  the sequences each token belongs to; None: sequence 0
     outputs  True for tokens with logits; None: as specified by decode's arguments
     marks    mark of each token, for models that score options (HParams.decides): 0 unmarked, 1 to 3
@@ -40,6 +45,13 @@ class Batch:
     outputs: Sequence[bool] | npt.NDArray[np.bool_] | None = None
     marks: Sequence[int] | I32 | None = None
 
+    @property
+    def is_mixed(self) -> bool:
+        """True if some tokens are -1, so that rows of `embd` replace them."""
+        if self.tokens is None or self.embd is None:
+            return False
+        return bool(np.any(np.asarray(self.tokens) == NO_TOKEN))
+
 
 @dataclass(slots=True)
 class UBatch:
@@ -48,6 +60,8 @@ class UBatch:
     With `equal_seqs` the tokens are sequence-major: n_tokens = n_seq_tokens * n_seqs.
 
     token       I32 [n_tokens] or None;  embd  F32 [n_tokens, n_embd] or None
+    is_embd     bool [n_tokens] of a mixed ubatch: True for rows of embd (their token is -1), False
+                for tokens (their row of embd is 0). None: all entries are of one kind
     pos         I32 [n_pos * n_tokens], section-major
     seq_id      sequences of each token, ascending;  seq_id_unq  all sequences, ascending
     output      bool [n_tokens]
@@ -72,11 +86,24 @@ class UBatch:
     kind: int = 0
     marks: I32 | None = None
     streams: Sequence[int] = ()
+    is_embd: npt.NDArray[np.bool_] | None = None
     _by_seq: list[tuple[int, Index]] | None = field(default=None, repr=False)
 
     @property
     def n_seqs_unq(self) -> int:
         return len(self.seq_id_unq)
+
+    @property
+    def has_embd(self) -> bool:
+        """True if some entries are rows of embd in place of tokens."""
+        return self.token is None or self.is_embd is not None
+
+    @property
+    def embd_rows(self) -> npt.NDArray[np.bool_]:
+        """True for each entry that is a row of embd in place of a token, [n_tokens]."""
+        if self.is_embd is not None:
+            return self.is_embd
+        return np.full(self.n_tokens, self.token is None)
 
     @property
     def n_each(self) -> int:

@@ -14,6 +14,7 @@ from llama_py.batch.batch import (
     F32,
     I32,
     N_MARKS,
+    NO_TOKEN,
     Batch,
     Index,
     SeqIds,
@@ -108,8 +109,14 @@ class CheckedBatch:
         tokens, embd = batch.tokens, batch.embd
         if tokens is None and embd is None:
             raise ContextError("a batch needs tokens or embd, got neither")
-        self.token = None if tokens is None else _ints("tokens", tokens, 0, n_vocab).reshape(-1)
+        lowest = NO_TOKEN if batch.is_mixed else 0
+        self.token = None
+        if tokens is not None:
+            self.token = _ints("tokens", tokens, lowest, n_vocab).reshape(-1)
         self.embd = None if embd is None else _floats("embd", embd)
+        self.is_embd: npt.NDArray[np.bool_] | None = None
+        if batch.is_mixed:
+            self._place_rows(n_embd)
         if self.token is not None:
             self.n_tokens = self.token.size
         else:
@@ -121,6 +128,24 @@ class CheckedBatch:
             raise ContextError(
                 f"embd must have shape [{self.n_tokens}, {n_embd}], got {list(shape)}"
             )
+
+    def _place_rows(self, n_embd: int) -> None:
+        """Give each token of a mixed batch a row of 0, so that `embd` has a row per entry. A batch
+        without tokens becomes a batch of embeddings."""
+        assert self.token is not None and self.embd is not None
+        is_embd = self.token == NO_TOKEN
+        n = int(np.count_nonzero(is_embd))
+        if self.embd.shape != (n, n_embd):
+            raise ContextError(
+                f"embd must have shape [{n}, {n_embd}], a row for each token {NO_TOKEN}, got "
+                f"{list(self.embd.shape)}"
+            )
+        if n == self.token.size:
+            self.token = None
+            return
+        rows = np.zeros((self.token.size, n_embd), np.float32)
+        rows[is_embd] = self.embd
+        self.embd, self.is_embd = rows, is_embd
 
     def _check_length(self, what: str, n: int) -> None:
         if n != self.n_tokens:
@@ -189,32 +214,56 @@ class CheckedBatch:
             pos = _ints("pos", batch.pos, 0, END)
             self._check_length("pos", pos.shape[-1] if pos.ndim else 0)
         rows = pos.reshape(-1, self.n_tokens)
-        if len(rows) not in (1, self.n_pos) or (len(rows) > 1 and self.token is not None):
+        only_tokens = self.token is not None and self.is_embd is None
+        if len(rows) not in (1, self.n_pos) or (len(rows) > 1 and only_tokens):
             raise ContextError(f"pos must have shape [{self.n_tokens}], got {list(pos.shape)}")
         self.pos = np.repeat(rows, self.n_pos, 0) if len(rows) < self.n_pos else rows
+        if len(rows) > 1 and self.is_embd is not None:
+            self.pos = np.where(self.is_embd, rows, rows[:1])
 
     def _check_pos(self, memory: Positions | None) -> None:
         for s, where in self._of_seq.items():
             pos = self.pos[0, where]
             last = -1 if memory is None else memory.seq_pos_max(s)
-            self._check_start(s, int(pos[0]), last)
+            is_embd = self._rows_of_embd(where)
+            self._check_start(s, int(pos[0]), last, bool(is_embd[0]))
             if pos.size > 1:
                 steps = np.diff(pos)
                 if steps.min() < 0:
                     raise ContextError(
                         f"positions of sequence {s} must not decrease, got {_format_values(pos)}"
                     )
+                self._check_changes(s, steps, is_embd)
                 if steps.max() > 1 and self.n_pos == 1:
                     raise ContextError(
                         f"positions of sequence {s} must not have a gap, got {_format_values(pos)}"
                     )
 
-    def _check_start(self, s: int, first: int, last: int) -> None:
+    def _rows_of_embd(self, where: Index) -> npt.NDArray[np.bool_]:
+        """Return a mask of these entries: True for rows of embd in place of tokens."""
+        if self.is_embd is not None:
+            return self.is_embd[where]
+        return np.full(self.pos[0, where].size, self.token is None)
+
+    def _check_changes(
+        self, s: int, steps: npt.NDArray[Any], is_embd: npt.NDArray[np.bool_]
+    ) -> None:
+        """Raise ContextError if a token and a row of embd have the same position, or two tokens of
+        a mixed batch."""
+        if self.is_embd is None or self.n_pos == 1:
+            return
+        if (steps[~(is_embd[1:] & is_embd[:-1])] < 1).any():
+            raise ContextError(
+                f"positions of sequence {s} must increase before and after each token of a mixed "
+                "batch; only rows of embd next to each other may have the same position"
+            )
+
+    def _check_start(self, s: int, first: int, last: int, is_embd: bool) -> None:
         if last < 0:
             return
         if self.n_pos == 1:
             ok, rule = first == last + 1, f"position {last + 1}"
-        elif self.token is not None:
+        elif not is_embd:
             ok, rule = first > last, f"a position above {last}"
         else:
             ok, rule = first >= last, f"position {last} or a later one"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ContextError
-from llama_py.batch.batch import I32, Batch, Index, SeqIds, UBatch, Wanted
+from llama_py.batch.batch import F32, I32, Batch, Index, SeqIds, UBatch, Wanted
 from llama_py.batch.checked_batch import CheckedBatch, Positions
 from llama_py.hparams.cparams import CParams
 
@@ -180,14 +180,15 @@ class BatchSplitter(CheckedBatch):
         else:
             seq_id = [self.seq_id[i] for i in idxs]
             unique = sorted(set(chain.from_iterable(set(seq_id))))
+        token, embd, is_embd = self._take_inputs(where)
         return UBatch(
             equal_seqs,
             n,
             n // n_seqs,
             n_seqs,
             self.n_pos,
-            None if self.token is None else self.token[where],
-            None if self.embd is None else self.embd[where],
+            token,
+            embd,
             self.pos[:, where].reshape(-1),
             seq_id,
             unique,
@@ -196,7 +197,21 @@ class BatchSplitter(CheckedBatch):
             0 if self._kinds is None else int(self._kinds[idxs[0]]),
             None if self.marks is None else self.marks[where],
             [self._stream(seq_id[i]) for i in range(0, n, n // n_seqs)] if self.streams else (),
+            is_embd,
         )
+
+    def _take_inputs(
+        self, where: Index
+    ) -> tuple[I32 | None, F32 | None, npt.NDArray[np.bool_] | None]:
+        """Return tokens, embd and is_embd of a ubatch. Entries of one kind are not mixed."""
+        token = None if self.token is None else self.token[where]
+        embd = None if self.embd is None else self.embd[where]
+        if self.is_embd is None:
+            return token, embd, None
+        is_embd = self.is_embd[where]
+        if is_embd.all():
+            return None, embd, None
+        return (token, embd, is_embd) if is_embd.any() else (token, None, None)
 
 
 def _keep_tails(
@@ -223,11 +238,13 @@ def create_splitter(
     *,
     reads: bool,
     hidden: bool,
+    mixes: bool = True,
 ) -> BatchSplitter:
     """Check the input of `Context.decode` and return its splitter.
 
     reads   an encoder processes it and returns a result per token
     hidden  `embd` is required: the hidden states before the tokens
+    mixes   tokens and embeddings may be in one batch
 
     Raises ContextError for a batch that is malformed, or is too large to be computed in one
     piece if it must be.
@@ -240,8 +257,10 @@ def create_splitter(
             "a NextN layer needs the hidden state before each token; pass a Batch whose embd has "
             "rows of h_nextn"
         )
+    if batch.is_mixed:
+        _check_mixed(hp.arch, hidden, mixes)
     width = hp.n_embd_inp_enc if reads else hp.n_embd_inp
-    n_embd = width if batch.tokens is None else hp.n_embd_hidden
+    n_embd = width if batch.tokens is None or batch.is_mixed else hp.n_embd_hidden
     splitter = BatchSplitter(
         batch,
         n_vocab=hp.n_vocab,
@@ -263,6 +282,20 @@ def create_splitter(
             f"n_ubatch = {cparams.n_ubatch}; use a larger n_ubatch"
         )
     return splitter
+
+
+def _check_mixed(arch: str, hidden: bool, mixes: bool) -> None:
+    """Raise ContextError for a mixed batch that the graph cannot process."""
+    if hidden:
+        raise ContextError(
+            "a NextN layer needs a hidden state before each token, so a batch cannot mix tokens "
+            "and embeddings; pass a token id for each row of embd"
+        )
+    if not mixes:
+        raise ContextError(
+            f"architecture {arch!r} processes tokens and embeddings in different ways, so a batch "
+            "cannot mix them; decode them in separate batches"
+        )
 
 
 def _check_marks(splitter: BatchSplitter, hp: HParams, cparams: CParams) -> None:

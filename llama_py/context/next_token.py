@@ -134,7 +134,7 @@ def next_token_path(
     in_a_row = ubatch.n_seqs_unq == 1 and ubatch.pos[n - 1] - ubatch.pos[0] == n - 1
     if not alone or not (n == ubatch.n_seqs_unq or in_a_row):
         return None
-    if splitter.marks is not None or ubatch.token is None or ubatch.seq_id != splitter.seq_id:
+    if splitter.marks is not None or ubatch.has_embd or ubatch.seq_id != splitter.seq_id:
         return None
     if any(len(ids) > 1 for ids in ubatch.seq_id) or not mctx.is_settled:
         return None

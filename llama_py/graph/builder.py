@@ -7,11 +7,17 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ggml_py._moved import Former
-from ggml_py.ops import cont, get_rows, mul, mul_mat, pad, scale, view
+from ggml_py.ops import cont, dup, get_rows, mul, mul_mat, pad, scale, set_rows, view
 from ggml_py.tensor import Tensor
 from llama_py.graph.inputs.attention import InputAttnKV, InputAttnNoCache, InputCross
 from llama_py.graph.inputs.recurrent import InputRS, InputSlots
-from llama_py.graph.inputs.tokens import InputEmbd, InputOutIds, InputPos
+from llama_py.graph.inputs.tokens import (
+    InputEmbd,
+    InputMixed,
+    InputOutIds,
+    InputPos,
+    InputScaleRows,
+)
 from llama_py.graph.params import GraphParams
 from llama_py.graph.result import GraphResult, Input
 from llama_py.graph.rotations import Rotations
@@ -76,14 +82,35 @@ class GraphBuilder:
         names = ("inp_tokens", "inp_embd")
         inp = self.add_input(InputEmbd(self.hp.n_embd_inp, self.n_tokens, names))
         self.inp_tokens = inp.tokens
-        rows, more = self.rows(token_embd, inp.tokens), self.hp.n_embd_inp - self.hp.n_embd
-        rows = pad(rows, more, 0, 0, 0) if more else rows
+        choices = [self._input_rows(token_embd, inp.tokens), inp.embd]
         given = self.ubatch.token is None
-        cur = self.gf.select([rows, inp.embd], int(given))
+        if self.ubatch.is_embd is not None:
+            choices.append(self._mixed_embd(token_embd))
+        cur = self.gf.select(choices, len(choices) - 1 if self.ubatch.has_embd else 0)
+        more = self.hp.n_embd_inp - self.hp.n_embd
         self.inp_embd = cur = view(cur, (self.hp.n_embd, self.n_tokens)) if more else cur
         if self.hp.embedding_scale and not (given and more):  # embeddings of images are not scaled
-            cur = scale(cur if cur.is_contiguous() else cont(cur), self.hp.embedding_scale)
+            cur = cur if cur.is_contiguous() else cont(cur)
+            factor = self.hp.embedding_scale
+            cur = self.scale_tokens(cur, factor) if more else scale(cur, factor)
         return self.expand(self.cb(cur, "embd"))
+
+    def _input_rows(self, token_embd: Tensor, ids: Tensor) -> Tensor:
+        """Look up tokens' rows, padded to input embeddings. -> [n_embd_inp, n]"""
+        rows, more = self.rows(token_embd, ids), self.hp.n_embd_inp - self.hp.n_embd
+        return pad(rows, more, 0, 0, 0) if more else rows
+
+    def _mixed_embd(self, token_embd: Tensor) -> Tensor:
+        """Return embeddings of a mixed ubatch. -> [n_embd_inp, n_tokens]"""
+        inp = self.add_input(InputMixed(self.hp.n_embd_inp, self.ubatch))
+        rows = self._input_rows(token_embd, inp.tokens)
+        return set_rows(dup(inp.embd), rows, inp.slots)
+
+    def scale_tokens(self, cur: Tensor, factor: float) -> Tensor:
+        """Scale the embeddings of tokens, but not rows of embd: [n_embd, n_tokens]."""
+        if self.ubatch.is_embd is None:
+            return scale(cur, factor if self.ubatch.token is not None else 1.0)
+        return mul(cur, self.add_input(InputScaleRows(factor, self.n_tokens)).rows)
 
     def deepstack(self, i: int) -> Tensor:
         """Return the part of input embeddings for a later layer, [n_embd, n_tokens].

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
 from ggml_py._moved import Former
 from ggml_py.errors import ContextError
 from ggml_py.tensor import Tensor
@@ -92,5 +94,13 @@ def same_shape(a: UBatch, b: UBatch) -> bool:
         and a.n_seqs_unq == b.n_seqs_unq
         and (a.token is None) == (b.token is None)
         and (a.embd is None) == (b.embd is None)
+        and n_mixed_tokens(a) == n_mixed_tokens(b)
         and (not a.equal_seqs or (a.streams or a.seq_id_unq) == (b.streams or b.seq_id_unq))
     )
+
+
+def n_mixed_tokens(ubatch: UBatch) -> int:
+    """Return the number of tokens of a mixed ubatch; 0 for any other."""
+    if ubatch.is_embd is None:
+        return 0
+    return ubatch.n_tokens - int(np.count_nonzero(ubatch.is_embd))

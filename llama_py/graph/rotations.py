@@ -61,7 +61,7 @@ class Rotations:
         """Return the embeddings from rows of a table: [n_embd, n] -> same shape."""
         if not self.how.table or table.name != TABLE:
             return rows
-        self.res.graph.build_forward_expand(rows)
+        self.res.graph.insert(rows)
         return self._apply_signs(rotate(rows, self._matrix()))
 
     def check(self) -> None:

@@ -35,7 +35,7 @@ class MaskRule:
         p0 = cells.pos[which]
         p1 = ubatch.pos[token]
         seen = p0 <= p1 if self.causal else np.broadcast_to(True, np.broadcast(p0, p1).shape)
-        if self.causal and ubatch.token is None and cells.xy is not None:
+        if self.causal and ubatch.has_embd and cells.xy is not None:
             n = ubatch.n_tokens
             seen = seen & ~((p0 == p1) & _is_after(cells.xy[:, which], ubatch.pos, token, n))
         if self.window is not None:

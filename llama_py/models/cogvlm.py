@@ -41,6 +41,7 @@ class CogVLM(Decoder):
     arch = "cogvlm"
     HParams = CogVLMHParams
     hp: CogVLMHParams
+    mixes_embd = False
     sizes = {32: "13B"}
     names = {"attn_norm": "", "wqkv": "", "Qcur": "", "Kcur": "", "Vcur": ""}
     layer_sum = "ffn_out"

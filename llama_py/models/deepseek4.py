@@ -209,6 +209,7 @@ class Deepseek4(DraftingDecoder):
     arch = "deepseek4"
     HParams = Deepseek4HParams
     hp: Deepseek4HParams
+    mixes_embd = False
     names = {"l_out": "l_last"}
     draft_names = DRAFT_NAMES_STREAMS
     reads_images = True

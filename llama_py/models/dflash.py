@@ -212,6 +212,7 @@ class DFlash(Architecture):
     arch = "dflash"
     HParams = DFlashHParams
     hp: DFlashHParams
+    mixes_embd = False
     gtypes = ("decoder", "encoder")
 
     @classmethod

@@ -58,6 +58,7 @@ class Eagle3(Architecture):
     arch = "eagle3"
     HParams = Eagle3HParams
     hp: Eagle3HParams
+    mixes_embd = False
     gtypes = ("decoder", "encoder")
     draft_rules = DraftRules("draft-eagle3", continues_states=True)
     names = {"ffn_norm": "post_attn_norm"}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from ggml_py.ops import scale
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import ScaledAttention, head_norms
 from llama_py.gguf.keys import divisor
@@ -26,9 +25,7 @@ class Gemma3(GemmaDecoder):
     hp: Gemma3HParams
 
     def embed(self, g: GraphBuilder) -> Tensor:
-        # embeddings of images are already scaled
-        factor = self.hp.n_embd**0.5 if g.ubatch.token is not None else 1.0
-        return g.cb(scale(super().embed(g), factor), "inp_scaled")
+        return g.cb(g.scale_tokens(super().embed(g), self.hp.n_embd**0.5), "inp_scaled")
 
     def layer(self, w: Weights, il: int) -> Layer:
         hp = self.hp

@@ -93,6 +93,7 @@ class Gemma4Assistant(Architecture):
     arch = "gemma4-assistant"
     HParams = Gemma4AssistantHParams
     hp: Gemma4AssistantHParams
+    mixes_embd = False
     draft_rules = DraftRules("draft-mtp", shares_memory=True, continues_states=True)
     names = {"Qcur": ""}
 

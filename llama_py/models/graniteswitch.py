@@ -74,6 +74,7 @@ class GraniteSwitch(Decoder):
     arch = "graniteswitch"
     HParams = GraniteSwitchHParams
     hp: GraniteSwitchHParams
+    mixes_embd = False
     sizes = {(40, 4096): "8B", 40: "3B", 64: "30B"}
     names = {"hidden_scaled": "", "hidden_scaled_ffn": ""}
     quantize_rules = QuantizeRules(counted_layers=lambda n_layer, n_nextn: n_layer - n_nextn + 1)

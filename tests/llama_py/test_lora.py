@@ -268,6 +268,25 @@ def test_an_activated_adapter(
     assert nmse(by_hand(model, adapter, before, after), found) < 1e-9
 
 
+@pytest.mark.parametrize("separate", [False, True], ids=["mixed", "separate"])
+def test_an_embedding_interrupts_an_invocation(separate: bool, tmp_path: Path) -> None:
+    model, adapter = with_adapter("llama-dense", tmp_path, invocation=INVOKE)
+    rows = np.ones((1, model.hparams.n_embd), np.float32)
+    batches = [Batch([7, 8, -1, 9, 4], rows)]
+    if separate:
+        batches = [Batch([7, 8]), Batch(embd=rows), Batch([9, 4])]
+
+    def logits(ctx: Context) -> NDArray[Any]:
+        return np.concatenate([ctx.decode(batch, "all") for batch in batches])
+
+    ctx = context(model, {adapter: SCALE})
+    assert nmse(logits(context(model)), logits(ctx)) < 1e-9
+    plain = context(model)
+    logits(plain)
+    invoked = Batch([-1, *INVOKE], rows)
+    assert nmse(plain.decode(invoked), ctx.decode(invoked)) > 1e-6
+
+
 def test_an_invocation_in_pieces_and_taken_back(tmp_path: Path) -> None:
     model, adapter = with_adapter("llama-dense", tmp_path, invocation=INVOKE)
     ctx = context(model, {adapter: SCALE})

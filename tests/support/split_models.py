@@ -9,10 +9,13 @@ from typing import Any
 import numpy as np
 
 from ggml_py.types import GGMLType
+from llama_py.batch import Batch
 from llama_py.context import Context
+from llama_py.hparams.layer_shape import ROPE_MROPE
 from llama_py.model import Model
+from llama_py.models.trunks.axes import AxesDecoder
 from llama_py.weights.placement import Placement, arrange_devices, devices_in_use
-from tests.support.live_models import made, model_of, tokens
+from tests.support.live_models import made, model_of, random, tokens
 
 HEADS: dict[str, Any] = {"attention__head_count": 8, "attention__head_count_kv": 4}
 DELTA_NET: dict[str, Any] = {
@@ -79,10 +82,20 @@ def whole(name: str) -> Model:
 
 
 def run(model: Model, **options: Any) -> np.ndarray:
-    """Logits of two ubatches, and of two tokens after them."""
+    """Logits of two ubatches, of two tokens after them, and of tokens mixed with embeddings."""
     ctx = Context(model, **{**EXACT, **options})
     parts = [ctx.decode(IDS[:-2], logits="all"), ctx.decode(IDS[-2:-1]), ctx.decode(IDS[-1:])]
+    if reads_mixed(model):
+        rows = random(2, model.hparams.n_embd_inp)
+        parts.append(ctx.decode(Batch([5, -1, -1, 7], rows), logits="all"))
     return np.concatenate(parts)
+
+
+def reads_mixed(model: Model) -> bool:
+    """Whether a batch may have tokens and embeddings: their positions are known."""
+    by_axes = isinstance(model.architecture, AxesDecoder)
+    known = not by_axes or model.hparams.rope_type == ROPE_MROPE
+    return model.architecture.mixes_embd and known
 
 
 def kinds_of(model: Model) -> set[str]:

@@ -6,6 +6,7 @@
     python -m dev.record.newest check ARCH ...  # compare recorded results with this build
     python -m dev.record.newest judge ARCH ...  # rows of docs/judged.md; needs an OpenCL device
     python -m dev.record.newest compare FILE ...  # compare llama-py with it: nodes and values
+    python -m dev.record.newest batches ARCH ...  # compare batches of tokens and embeddings
     python -m dev.record.newest keys ARCH [KEY=VALUE ...]  # keys and tensors that it loads
     python -m dev.record.newest vocab NAME ...  # ids of texts: tests/support/vocabularies.py
     python -m dev.record.newest graph ARCH [KEY=VALUE ...]  # nodes of the smallest file
@@ -37,7 +38,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-COMMANDS = ("record", "types", "check", "judge", "compare", "vocab", "keys", "graph")
+COMMANDS = ("record", "types", "check", "judge", "compare", "vocab", "keys", "graph", "batches")
 LIBC = "libc/usr/lib/x86_64-linux-gnu"
 
 

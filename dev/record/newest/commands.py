@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import llama_py
 from dev import tiny_models as tiny
 from dev.compare import judge_architectures
 from dev.record import record_golden
@@ -18,7 +20,7 @@ from dev.record.golden import drafts, runs, store
 from dev.record.golden import judge as judging
 from dev.record.golden.engines import Ours
 from dev.record.golden.facts import facts_of
-from dev.record.newest import quantize
+from dev.record.newest import mixed, quantize
 from dev.record.newest.engine import Newest
 from dev.record.newest.loader import Loader, find_names
 from ggml_py.inspection.dump import Record, diff
@@ -103,6 +105,25 @@ def compare_file(path: Path, made: tiny.Tiny | None = None) -> None:
     for run in runs.wanted(made, facts):
         said = differences(runs.RUNS[run](theirs), runs.RUNS[run](ours))
         print(f"{run}: {said}", flush=True)
+
+
+def batches(arch: str, folder: Path) -> None:
+    """Compare batches that mix tokens and embeddings, and record some models' results."""
+    if not architecture(arch).mixes_embd:
+        raise SystemExit(f"architecture {arch!r} does not mix tokens and embeddings")
+    for variant in variants(arch):
+        made = tiny.find(arch, variant)
+        path = tiny.write(arch, variant, folder)
+        n_embd = llama_py.load(str(path)).hparams.n_embd_inp
+        facts = facts_of(arch, path, made, Newest)
+        theirs = runs.Case(made, facts, partial(Newest, path))
+        ours = runs.Case(made, facts, partial(Ours, path))
+        exact = {"flash": False, "cache": "f32"}
+        graphs, found = (mixed.run(theirs, n_embd, **how) for how in ({"nodes": True}, exact))
+        mixed.save(f"{arch}-{variant}", n_embd, graphs, found)
+        mine = mixed.run(ours, n_embd, nodes=True), mixed.run(ours, n_embd, **exact)
+        print(f"{arch} {variant} nodes: {differences(graphs, mine[0])}", flush=True)
+        print(f"{arch} {variant} {differences(found, mine[1])}", flush=True)
 
 
 def keys(arch: str, given: Mapping[str, Any], folder: Path) -> None:

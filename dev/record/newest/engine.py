@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from itertools import groupby
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dev.record.golden.engines import LlamaCpp
-from dev.record.newest.marks import run_marked
+from dev.record.newest.extended import is_extended, run_extended
 from dev.record.newest.states import split_states
 from ggml_py.inspection.dump import Record
 from llama_py.batch import Batch
@@ -19,12 +21,20 @@ NUMBERED = re.compile(r"\b(node|leaf)_(\d+)")
 class Newest(LlamaCpp):
     """Engine of llama.cpp b11739. Its node lists have the form of llama.cpp 0.5.0."""
 
+    def __init__(self, path: Path, *, pooling: str = "", **how: Any) -> None:
+        super().__init__(path, pooling=pooling, **how)
+        self._embeddings, self._extended = bool(pooling), False
+
     def run(self, batch: Batch, encode: bool = False) -> None:
         first = len(self.nodes)
-        if batch.marks is None:
-            super().run(batch, encode)
+        if self._recorder and is_extended(batch) != self._extended:
+            self._recorder.next_graph()
+        self._extended = is_extended(batch)
+        if self._extended:
+            reads = encode or not self.api.llama_model_has_decoder(self.model)
+            run_extended(self.api, self.ctx, batch, reads, self._embeddings)
         else:
-            run_marked(self.api, self.ctx, batch, not self.api.llama_model_has_decoder(self.model))
+            super().run(batch, encode)
         graphs = groupby(self.nodes[first:], lambda node: node["dec"])
         self.nodes[first:] = [node for _, graph in graphs for node in to_former_graph([*graph])]
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from ggml_py.errors import ContextError
 from llama_py.adapters.lora.adapter import Adapter
 from llama_py.adapters.lora.applied import NO_LORAS, Loras
+from llama_py.batch import NO_TOKEN
 from llama_py.batch.splitter import BatchSplitter
 
 Kinds = npt.NDArray[np.intp]
@@ -103,7 +104,8 @@ class AdapterChoice:
     ) -> tuple[Sequence[Loras], Heard]:
         """Return the adapters of a sequence's tokens in a batch, and the invocations after them."""
         loras, pos = self.get_loras(s), batch.pos[0, where]
-        tokens = () if batch.token is None else tuple(map(int, batch.token[where]))
+        ids = np.full(pos.size, NO_TOKEN) if batch.token is None else batch.token[where]
+        tokens = tuple(map(int, ids))
         before = self._valid_invocations(s, int(pos[0]))
         starts = {**before.starts}
         for adapter in _list_activated(loras):

@@ -75,27 +75,26 @@ class InputNGrams:
         ids[:, 0] = -1 if ubatch.token is None else ubatch.token
         pos = ubatch.pos[: ubatch.n_tokens]
         for seq_id, where in ubatch.by_seq():
-            ids[where, 1:] = self._find_preceding(seq_id, pos[where], n - 1, ubatch.token is None)
+            by_order = ubatch.embd_rows[where]
+            ids[where, 1:] = self._find_preceding(seq_id, pos[where], n - 1, by_order)
         write(self.rows, self.hashes.rows(ids).reshape(-1))
 
     def _find_preceding(
-        self, seq_id: int, pos: npt.NDArray[np.int32], n: int, by_order: bool
+        self, seq_id: int, pos: npt.NDArray[np.int32], n: int, by_order: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.int32]:
         """Return the n tokens before each given position of a sequence, the last first, from
         the cells, which include the ubatch's cells. -> [positions, n]
 
-        by_order  positions may repeat, so order tokens of the ubatch by their index
+        by_order  rows of embeddings: positions may repeat, so order the ubatch by the index
         """
         cells = self.mctx.kv.cells[self.mctx.kv.stream_index(seq_id)]
         assert cells.ids is not None
         mine = np.flatnonzero(cells.seq[seq_id])
         mine = mine[np.argsort(cells.pos[mine], kind="stable")]
         back = np.arange(1, n + 1)
-        if by_order:
-            i = np.arange(pos.size)[:, None] - back
-            wanted = np.where(i >= 0, pos[i], pos[0] + i)
-        else:
-            wanted = pos[:, None] - back
+        i = np.arange(pos.size)[:, None] - back
+        in_order = np.where(i >= 0, pos[np.maximum(i, 0)], pos[0] + i)
+        wanted = np.where(by_order[:, None], in_order, pos[:, None] - back)
         at = np.searchsorted(cells.pos[mine], wanted, side="right") - 1
         found = (wanted >= 0) & (at >= 0)
         return np.where(found, cells.ids[mine[at]], MISSING)

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ContextError
-from ggml_py.types import F32, I32
+from ggml_py.types import F32, I32, I64
 from llama_py.batch import UBatch
 from llama_py.graph.inputs.base import new_input, put, read_integers, write
-from llama_py.graph.params import GraphParams
+from llama_py.graph.params import GraphParams, n_mixed_tokens
 
 
 class InputEmbd:
@@ -25,7 +25,8 @@ class InputEmbd:
 
     def set_input(self, ubatch: UBatch) -> None:
         if ubatch.token is not None:
-            write(self.tokens, ubatch.token)
+            mixed = ubatch.is_embd is not None
+            write(self.tokens, np.maximum(ubatch.token, 0) if mixed else ubatch.token)
         if ubatch.embd is not None:
             write(self.embd, ubatch.embd)
 
@@ -41,6 +42,45 @@ class InputEmbd:
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.tokens.ne[0] == params.ubatch.n_tokens
+
+
+class InputMixed:
+    """Tokens of a mixed ubatch, and its embeddings (llm_graph_input_embd).
+
+    tokens  I32 [n]: ids; slots I64 [n]: their entries in the ubatch
+    embd    F32 [n_embd, n_tokens]: embeddings, 0 for tokens
+    """
+
+    def __init__(self, n_embd: int, ubatch: UBatch) -> None:
+        self.n = n_mixed_tokens(ubatch)
+        self.tokens = new_input("inp_mixed_tokens", I32, self.n)
+        self.embd = new_input("inp_mixed_embd", F32, n_embd, ubatch.n_tokens)
+        self.slots = new_input("inp_mixed_slots", I64, self.n)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        assert ubatch.token is not None and ubatch.embd is not None
+        slots = np.flatnonzero(~ubatch.embd_rows)
+        write(self.tokens, ubatch.token[slots])
+        write(self.embd, ubatch.embd)
+        write(self.slots, slots)
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        ubatch = params.ubatch
+        return self.embd.ne[1] == ubatch.n_tokens and self.n == n_mixed_tokens(ubatch)
+
+
+class InputScaleRows:
+    """Factor of each entry of a mixed ubatch: `factor` of tokens, 1 of embeddings."""
+
+    def __init__(self, factor: float, n_tokens: int) -> None:
+        self.factor, self.rows = factor, new_input("inp_scale_rows", F32, 1, n_tokens)
+
+    def set_input(self, ubatch: UBatch) -> None:
+        factors = np.where(ubatch.embd_rows, 1.0, self.factor)
+        write(self.rows, factors.astype(np.float32).reshape(-1, 1))
+
+    def can_reuse(self, params: GraphParams) -> bool:
+        return self.rows.ne[1] == params.ubatch.n_tokens
 
 
 class InputEmbdH(InputEmbd):
@@ -77,7 +117,10 @@ class InputPos:
 
     def set_input(self, ubatch: UBatch) -> None:
         pos = ubatch.pos
-        if ubatch.token is not None and self.n_pos == 4:
+        if ubatch.is_embd is not None and self.n_pos == 4:
+            pos = pos.copy()
+            pos[3 * ubatch.n_tokens :][~ubatch.is_embd] = 0  # like the fourth axis of text
+        elif ubatch.token is not None and self.n_pos == 4:
             pos = pos[: ubatch.n_tokens]  # text: time, row and column are the same, no fourth axis
             pos = np.concatenate((pos, pos, pos, np.zeros_like(pos)))
         elif self.n_pos == 4:

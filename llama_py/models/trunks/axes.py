@@ -26,7 +26,7 @@ class AxesHParams(HParams):
 class AxesDecoder(Decoder):
     def embed(self, g: GraphBuilder) -> Tensor:
         """Return embeddings; ContextError if positions of embeddings are unknown."""
-        if g.ubatch.token is None and g.hp.rope_type != ROPE_MROPE:
+        if g.ubatch.has_embd and g.hp.rope_type != ROPE_MROPE:
             raise ContextError(
                 "rope.dimension_sections is missing, so positions of image embeddings are "
                 "unknown; convert the model again, or decode tokens"

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from ggml_py.ops import reshape, scale
+from ggml_py.ops import reshape
 from ggml_py.tensor import Tensor
 from llama_py.blocks.attention import QKV, Attention, Projections, attend_again
 from llama_py.blocks.rope import rope
@@ -118,6 +118,4 @@ class SharedKVDecoder(Decoder):
         return super().memory_spec(il) if other == il else (SameAs(other),)
 
     def embed(self, g: GraphBuilder) -> Tensor:
-        # embeddings of images are already scaled
-        factor = self.hp.n_embd**0.5 if g.ubatch.token is not None else 1.0
-        return g.cb(scale(super().embed(g), factor), "inp_scaled")
+        return g.cb(g.scale_tokens(super().embed(g), self.hp.n_embd**0.5), "inp_scaled")
