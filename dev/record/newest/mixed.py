@@ -18,27 +18,7 @@ from ggml_py.inspection.dump import Record
 from llama_py.batch import NO_TOKEN, Batch
 
 DATA = Path(__file__).parents[3] / "tests" / "data" / "mixed"
-# Recorded models. Node lists are equal if this build's other graphs are.
-NODES = (
-    "llama-dense",
-    "llama-tied",
-    "gemma3-dense",
-    "granite-parts",
-    "qwen2vl-dense",
-    "qwen3vl-dense",
-    "clef-routing",
-    "kimi-linear-moe",
-)
-VALUES = (
-    *NODES,
-    "bert-dense",
-    "gemma3n-shared",
-    "gemma4-shared",
-    "gemma4-moe",
-    "qwen35-dense",
-    "qwen4exp-ngrams",
-    "rwkv7-dense",
-)
+NODES, VALUES = ".nodes.xz", ".npz"  # ends of recorded files
 IMAGE = (2, 2)  # rows and columns of the embeddings in the first sequence
 
 
@@ -104,28 +84,32 @@ def run(case: Case, n_embd: int, **how: Any) -> Result:
         return Result(values={"rows": np.concatenate(found)})
 
 
+def recorded(end: str) -> list[str]:
+    """Return the names of models that have a file with this end."""
+    return sorted(path.name.removesuffix(end) for path in DATA.glob(f"*{end}"))
+
+
 def save(name: str, n_embd: int, graphs: Result, found: Result) -> None:
-    """Write a recorded model's results, if it is in the lists above."""
-    DATA.mkdir(exist_ok=True)
-    if name in NODES:
+    """Write the results of a model that has recorded files."""
+    if name in recorded(NODES):
         text = json.dumps(graphs.nodes, separators=(",", ":")).encode()
         packed = lzma.compress(text, preset=9 | lzma.PRESET_EXTREME)
-        (DATA / f"{name}.nodes.xz").write_bytes(packed)
-    if name in VALUES:
+        (DATA / f"{name}{NODES}").write_bytes(packed)
+    if name in recorded(VALUES):
         arrays: dict[str, Any] = {"n_embd": np.array(n_embd), **found.values}
-        np.savez_compressed(DATA / f"{name}.npz", **arrays)
+        np.savez_compressed(DATA / f"{name}{VALUES}", **arrays)
 
 
 def recorded_nodes(name: str) -> list[Record]:
     """Return a recorded model's nodes."""
-    packed = (DATA / f"{name}.nodes.xz").read_bytes()
+    packed = (DATA / f"{name}{NODES}").read_bytes()
     nodes: list[Record] = json.loads(lzma.decompress(packed))
     return nodes
 
 
 def recorded_values(name: str) -> tuple[int, NDArray[np.float32]]:
     """Return the dimensions of a recorded model's embeddings, and its results."""
-    found = np.load(DATA / f"{name}.npz")
+    found = np.load(DATA / f"{name}{VALUES}")
     return int(found["n_embd"]), found["rows"]
 
 
