@@ -89,7 +89,7 @@ def choose_tags(source: str, usual: Tags | None, variables: Mapping[str, Any]) -
         return usual
     for marks, by_effort in BY_EFFORT:
         if all(mark in source for mark in marks):
-            return by_effort.get(variables.get("reasoning_effort", ""), usual)
+            return by_effort.get(str(variables.get("reasoning_effort")), usual)
     return usual
 
 

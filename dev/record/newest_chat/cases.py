@@ -8,7 +8,6 @@ from typing import Any
 Body = dict[str, Any]
 Case = tuple[str, Body, str]  # template, request of the OpenAI API, response ("": prompt only)
 
-IFM, LLM_JP, TRANSLATION = "ifm", "llm-jp", "translation"
 USER = {"role": "user", "content": "How is the weather in Bern?"}
 SYSTEM = {"role": "system", "content": "Be brief."}
 PARTS = {"role": "user", "content": [{"type": "text", "text": text} for text in ("One.", "Two.")]}
@@ -215,8 +214,68 @@ def translation() -> Iterator[tuple[Body, str]]:
     yield asked | {"continue_final_message": True, "add_generation_prompt": False}, "regnet."
 
 
+def tool_list() -> Iterator[tuple[Body, str]]:
+    for one in conversations():
+        yield one, ""
+
+    def calls(*each: str) -> str:
+        return f"<|tool_call_start|>[{', '.join(each)}]<|tool_call_end|>"
+
+    weather, thought = 'weather(city="Bern", days=3)', "<think>Clouds?</think>"
+    asked = body(tools=TOOLS)
+    yield body(), thought + "It rains."
+    yield body(reasoning_format="none"), thought + "It rains."
+    yield body(), "A [list] rains."
+    yield asked, "A [list] rains."
+    yield asked, thought + calls(weather)
+    yield asked, "I ask." + calls(weather, "now()")
+    yield asked, calls("weather(city='Bern', days=3, hours=[6, 18], more={'wind': True})")
+    yield asked, calls('weather(city="Bern", days=3, more={"wind": true}, at=None)')
+    yield {**asked, "tool_choice": "required"}, calls(weather)
+    yield {**asked, "parallel_tool_calls": False}, calls(weather)
+    yield body(response_format=RESPONSE), '{"rain": true}'
+    message = {**THOUGHT, "content": "It "}
+    more = {"continue_final_message": "content", "add_generation_prompt": False}
+    yield body(USER, message, **more), "rains."
+
+
+def braces() -> Iterator[tuple[Body, str]]:
+    for one in conversations():
+        yield one, ""
+        yield one | {"chat_template_kwargs": {"enable_thinking": False}}, ""
+    quote = '<|"|>'
+
+    def call(name: str, inner: str) -> str:
+        return f"<|tool_call>call:{name}{{{inner}}}<tool_call|>"
+
+    weather = f"city:{quote}Bern{quote},days:3"
+    thought, now = "<|channel>thought\nClouds?<channel|>", call("now", "")
+    asked = body(tools=TOOLS)
+    yield body(), thought + "It rains."
+    yield body(), "It rains."
+    yield body(reasoning_format="none"), thought + "It rains."
+    yield asked, thought + "It rains."
+    yield asked, thought + call("weather", weather)
+    yield asked, "I ask." + call("weather", weather) + now
+    yield asked, call("weather", f"{weather},hours:[6,18],more:{{wind:true}},at:null")
+    yield {**asked, "tool_choice": "required"}, thought + now
+    yield {**asked, "parallel_tool_calls": False}, thought + now
+    message = {**THOUGHT, "content": "It "}
+    more = {"continue_final_message": "content", "add_generation_prompt": False}
+    yield body(USER, message, **more), "rains."
+
+
+EACH = {
+    "ifm": ifm,
+    "llm-jp": llm_jp,
+    "translation": translation,
+    "tool-list": tool_list,
+    "braces": braces,
+}
+
+
 def cases() -> Iterator[Case]:
     """Yield each template's cases."""
-    for name, each in ((IFM, ifm), (LLM_JP, llm_jp), (TRANSLATION, translation)):
+    for name, each in EACH.items():
         for asked, text in each():
             yield name, asked, text
