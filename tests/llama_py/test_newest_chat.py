@@ -13,7 +13,10 @@ from typing import Any
 
 import pytest
 
+import llama_py
+from dev.record.newest_chat.scripted import LOGIT, write_script
 from ggml_py.errors import ModelError
+from llama_py import Conversation
 from llama_py.chat import ChatTemplate
 from llama_py.chat.plain import PlainFormat
 from llama_py.chat.thinking import Tags
@@ -238,3 +241,33 @@ def test_spaces_after_control_tokens_need_the_format() -> None:
             reader.feed(piece)
         assert reader.answer == ChatAnswer("Rain.", "Clouds.")
     assert isinstance(make_prompt(IFM, [USER]).format, PlainFormat)
+
+
+def spoken() -> list[int]:
+    """Return the first response of each template with and without calls."""
+    found: dict[tuple[str, bool], int] = {}
+    for n in READ:
+        body, message = CASES[n]["body"], CASES[n]["message"]
+        if "continue_final_message" not in body and body["reasoning_format"] == "auto":
+            found.setdefault((CASES[n]["template"], bool(message.get("tool_calls"))), n)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("number", spoken())
+def test_a_model_that_writes_a_response(number: int, tmp_path: Path) -> None:
+    case = CASES[number]
+    script = write_script(tmp_path / "script.gguf", case["text"])
+    *messages, last = case["body"]["messages"]
+    with llama_py.load(tmp_path / "script.gguf") as model, model.context(n_ctx=4096) as ctx:
+        model.set_chat_template(RECORDED["templates"][case["template"]])
+        variables = case["body"].get("chat_template_kwargs")
+        chat = Conversation(ctx, tools=case["body"].get("tools", ()), variables=variables)
+        pieces = chat.ask(
+            last["content"], temp=0, logit_bias={script.first: LOGIT / 2}, max_tokens=script.n + 4
+        )
+        thought = "".join(piece.reasoning for piece in pieces)
+        said = chat.messages[-1]
+    found, whole = read_message(said), expect_answer(case)
+    assert not messages and thought.strip() == whole.reasoning.strip()
+    assert found.content.strip() == whole.content.strip() and found.reasoning == whole.reasoning
+    assert found.tool_calls == whole.tool_calls
