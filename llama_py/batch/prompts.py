@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from ggml_py.errors import ContextError, ModelError
 from llama_py.batch.batch import F32, Batch, Wanted
+from llama_py.batch.entries import MediaRows
 from llama_py.hparams.cparams import CParams
 
 if TYPE_CHECKING:
@@ -43,7 +44,11 @@ class Medium(Protocol):
     """Interface of a prompt's part that is not a token: an image.
 
     n_tokens  number of cells;  n_pos  number of positions
+    joins     True if a batch can have its rows and tokens: a row attends only to entries before it
     """
+
+    @property
+    def joins(self) -> bool: ...
 
     @property
     def n_tokens(self) -> int: ...
@@ -59,6 +64,10 @@ class Medium(Protocol):
 
         Raises ContextError, like `Context.decode`, if it does not fit.
         """
+
+    def encode_rows(self, pos: int) -> Generator[None, None, MediaRows]:
+        """Compute the rows of the image at `pos`. Between parts of the encoder, the context may
+        compute batches."""
 
 
 class MixedPrompt(list[int]):

@@ -238,13 +238,11 @@ def create_splitter(
     *,
     reads: bool,
     hidden: bool,
-    mixes: bool = True,
 ) -> BatchSplitter:
     """Check the input of `Context.decode` and return its splitter.
 
     reads   an encoder processes it and returns a result per token
     hidden  `embd` is required: the hidden states before the tokens
-    mixes   tokens and embeddings may be in one batch
 
     Raises ContextError for a batch that is malformed, or is too large to be computed in one
     piece if it must be.
@@ -258,7 +256,7 @@ def create_splitter(
             "rows of h_nextn"
         )
     if batch.is_mixed:
-        _check_mixed(hp.arch, hidden, mixes)
+        _check_mixed(hp, hidden)
     width = hp.n_embd_inp_enc if reads else hp.n_embd_inp
     n_embd = width if batch.tokens is None or batch.is_mixed else hp.n_embd_hidden
     splitter = BatchSplitter(
@@ -284,17 +282,17 @@ def create_splitter(
     return splitter
 
 
-def _check_mixed(arch: str, hidden: bool, mixes: bool) -> None:
+def _check_mixed(hp: HParams, hidden: bool) -> None:
     """Raise ContextError for a mixed batch that the graph cannot process."""
     if hidden:
         raise ContextError(
             "a NextN layer needs a hidden state before each token, so a batch cannot mix tokens "
             "and embeddings; pass a token id for each row of embd"
         )
-    if not mixes:
+    if not hp.mixes_embd:
         raise ContextError(
-            f"architecture {arch!r} processes tokens and embeddings in different ways, so a batch "
-            "cannot mix them; decode them in separate batches"
+            f"architecture {hp.arch!r} processes tokens and embeddings in different ways, so a "
+            "batch cannot mix them; decode them in separate batches"
         )
 
 

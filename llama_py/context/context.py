@@ -425,7 +425,6 @@ class Context(Resource, HasCompanions, InspectionMixin):
             reads=memory is NOTHING,
             hidden=self.gtype == "decoder_mtp"
             or self.model.architecture.draft_rules.continues_states,
-            mixes=self.model.architecture.mixes_embd,
         )
 
     def _apply_shift(self) -> None:

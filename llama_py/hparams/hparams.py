@@ -150,6 +150,7 @@ class HParams(DeclaredKeys):
     equal_heads: ClassVar[bool] = False  # keys and values have the same size
     whole_rope: ClassVar[bool] = False  # RoPE rotates whole heads
     cached: ClassVar[bool] = True  # keys and values are cached; else tokens see only their batch
+    mixes_embd: ClassVar[bool] = True  # a batch can have tokens and embeddings
     decides: ClassVar[bool] = False  # scores of marked options (Batch.marks) instead of logits
     within_step: ClassVar[int] = 1  # without a cache, keys are padded to a multiple of this
 

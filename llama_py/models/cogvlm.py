@@ -23,6 +23,7 @@ from llama_py.weights import Weights
 class CogVLMHParams(WholeHParams):
     """RoPE has a fixed type, regardless of the file."""
 
+    mixes_embd = False
     rope_type = ROPE_NEOX
 
     def load(self, keys: Keys) -> None:
@@ -41,7 +42,6 @@ class CogVLM(Decoder):
     arch = "cogvlm"
     HParams = CogVLMHParams
     hp: CogVLMHParams
-    mixes_embd = False
     sizes = {32: "13B"}
     names = {"attn_norm": "", "wqkv": "", "Qcur": "", "Kcur": "", "Vcur": ""}
     layer_sum = "ffn_out"

@@ -62,6 +62,7 @@ class Deepseek4HParams(RoutedHParams):
     swiglu_clamp_*    limits of hidden values of routed and of shared experts, by layer; 0: no limit
     """
 
+    mixes_embd = False
     rope_type = ROPE_NORMAL
     required_heads = equal_heads = True
     non_causal_type: ClassVar[NonCausal] = "swa_full"
@@ -209,7 +210,6 @@ class Deepseek4(DraftingDecoder):
     arch = "deepseek4"
     HParams = Deepseek4HParams
     hp: Deepseek4HParams
-    mixes_embd = False
     names = {"l_out": "l_last"}
     draft_names = DRAFT_NAMES_STREAMS
     reads_images = True

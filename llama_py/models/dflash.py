@@ -51,6 +51,7 @@ class DFlashHParams(HParams):
     n_kernel, n_group   of convolutions;  selector_rank, selector_top_k   of pair scores
     """
 
+    mixes_embd = False
     required_heads = equal_heads = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
     rope_sections: tuple[int, ...] = uints("rope.dimension_sections", 0, count=lambda _: 4)
@@ -212,7 +213,6 @@ class DFlash(Architecture):
     arch = "dflash"
     HParams = DFlashHParams
     hp: DFlashHParams
-    mixes_embd = False
     gtypes = ("decoder", "encoder")
 
     @classmethod

@@ -34,6 +34,7 @@ N_TARGETS = 3
 class Eagle3HParams(HParams):
     """n_embd_target  n_embd of the target model"""
 
+    mixes_embd = False
     rope_type = ROPE_NORMAL
     required_heads = equal_heads = True
     f_norm_rms_eps: float = number(RMS_EPS, least=0)
@@ -58,7 +59,6 @@ class Eagle3(Architecture):
     arch = "eagle3"
     HParams = Eagle3HParams
     hp: Eagle3HParams
-    mixes_embd = False
     gtypes = ("decoder", "encoder")
     draft_rules = DraftRules("draft-eagle3", continues_states=True)
     names = {"ffn_norm": "post_attn_norm"}

@@ -35,6 +35,7 @@ from llama_py.weights import Weights
 class Gemma4AssistantHParams(WindowedHParams):
     """n_embd_out  n_embd of the target model"""
 
+    mixes_embd = False
     attention_scale = 1.0
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True
@@ -93,7 +94,6 @@ class Gemma4Assistant(Architecture):
     arch = "gemma4-assistant"
     HParams = Gemma4AssistantHParams
     hp: Gemma4AssistantHParams
-    mixes_embd = False
     draft_rules = DraftRules("draft-mtp", shares_memory=True, continues_states=True)
     names = {"Qcur": ""}
 

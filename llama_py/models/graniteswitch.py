@@ -44,6 +44,7 @@ class GraniteSwitchHParams(SwitchedHParams, SwitchHParams):
     router_gain   weight of switch tokens for the router, compared with other tokens
     """
 
+    mixes_embd = False
     n_adapters: int = uint("adapters.count", most=MAX_ADAPTERS)
     n_lora_rank: int = uint("adapters.lora_rank", least=1, most=MAX_RANK)
     router_gain: float = number("adapters.router_gain", 15.0, least=0, most=MAX_GAIN)
@@ -74,7 +75,6 @@ class GraniteSwitch(Decoder):
     arch = "graniteswitch"
     HParams = GraniteSwitchHParams
     hp: GraniteSwitchHParams
-    mixes_embd = False
     sizes = {(40, 4096): "8B", 40: "3B", 64: "30B"}
     names = {"hidden_scaled": "", "hidden_scaled_ffn": ""}
     quantize_rules = QuantizeRules(counted_layers=lambda n_layer, n_nextn: n_layer - n_nextn + 1)

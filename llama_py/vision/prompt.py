@@ -11,12 +11,13 @@ import hashlib
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import numpy as np
 
 from ggml_py.errors import ContextError, ModelError
-from llama_py.batch import F32, I32, Batch
+from llama_py.batch import F32, I32, Batch, Wanted
+from llama_py.batch.entries import Entries, MediaRows
 from llama_py.batch.prompts import MARKER, Decoding, MixedPrompt, TooLong, check_whole
 from llama_py.hparams import HParams
 from llama_py.vision.encoder import ImageEncoder, ImagePart
@@ -25,6 +26,8 @@ from llama_py.vision.messages import Given, read_image
 
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Picture:
     columns, rows   grid of the tokens, if positions have several axes
     n_axes        number of position axes
     sees_all      each token attends to all others
+    joins         a batch can have its rows and tokens
     """
 
     encoder: ImageEncoder = field(repr=False)
@@ -44,6 +48,7 @@ class Picture:
     rows: int
     n_axes: int
     sees_all: bool
+    joins: bool
 
     @property
     def n_pos(self) -> int:
@@ -83,6 +88,11 @@ class Picture:
             i = part.stop
             if i < n:
                 yield
+
+    def encode_rows(self, pos: int) -> Generator[None, None, MediaRows]:
+        """Compute the rows of the image at `pos`, part by part."""
+        rows = yield from self.encoder.computing(self.part)
+        return MediaRows(rows, self.positions(pos), self.n_pos)
 
 
 Chunk = list[int] | Picture
@@ -138,18 +148,63 @@ class ImagePrompt(MixedPrompt):
 
         Raises ContextError, like `Context.decode`, if it does not fit.
         """
-        pos, logits = len(self.before), np.empty((0, 0), np.float32)
-        for i, chunk in enumerate(self.chunks):
-            if isinstance(chunk, Picture):
-                for _ in chunk.reading(ctx, pos, seq_id, lambda: ctx.cparams.n_batch):
-                    pass
-                pos += chunk.n_pos
-            elif chunk:
-                at = np.arange(pos, pos + len(chunk), dtype=np.int32)
-                batch = Batch(chunk, pos=at, seq_ids=[(seq_id,)] * len(chunk))
-                logits = ctx.decode(batch, "last" if i == len(self.chunks) - 1 else "none")
+        n_axes = max((c.n_axes for c in self.chunks if isinstance(c, Picture)), default=1)
+        pos, batches = len(self.before), _PromptBatches(ctx, seq_id, n_axes)
+        for chunk in self.chunks:
+            if not isinstance(chunk, Picture):
+                batches.add_tokens(chunk, pos)
                 pos += len(chunk)
-        return logits
+                continue
+            if chunk.joins:
+                batches.add_rows(_run(chunk.encode_rows(pos)))
+            else:
+                batches.flush("none")
+                _run(chunk.reading(ctx, pos, seq_id, lambda: ctx.cparams.n_batch))
+            pos += chunk.n_pos
+        return batches.flush("last")
+
+
+class _PromptBatches:
+    """Text and images of a prompt, in batches of up to n_batch entries."""
+
+    def __init__(self, ctx: Decoding, seq_id: int, n_axes: int) -> None:
+        self._ctx, self._seq_id, self._n_axes = ctx, seq_id, n_axes
+        self._entries = Entries(n_axes)
+
+    def add_tokens(self, ids: Sequence[int], pos: int) -> None:
+        for first, n in self._parts(len(ids)):
+            self._entries.add_tokens(ids[first : first + n], pos + first)
+
+    def add_rows(self, media: MediaRows) -> None:
+        for first, n in self._parts(len(media.rows)):
+            self._entries.add_rows(media, first, n)
+
+    def _parts(self, n: int) -> Iterator[tuple[int, int]]:
+        """Yield the first index and the length of each part that fits the batch. Full batches
+        are computed before more entries follow."""
+        first, n_batch = 0, self._ctx.cparams.n_batch
+        while first < n:
+            if len(self._entries) == n_batch:
+                self.flush("none")
+            part = min(n - first, n_batch - len(self._entries))
+            yield first, part
+            first += part
+
+    def flush(self, logits: Wanted) -> F32:
+        """Compute the entries. -> logits"""
+        entries, self._entries = self._entries, Entries(self._n_axes)
+        if not len(entries):
+            return np.empty((0, 0), np.float32)
+        return self._ctx.decode(entries.batch([(self._seq_id,)] * len(entries)), logits)
+
+
+def _run(steps: Generator[None, None, Result]) -> Result:
+    """Run a generator to its end, and return its result."""
+    try:
+        while True:
+            next(steps)
+    except StopIteration as e:
+        return cast(Result, e.value)
 
 
 @contextmanager
@@ -223,6 +278,7 @@ def _pictures(encoder: ImageEncoder, image: Image, hp: HParams) -> list[Picture]
             *kind.grid(*part.size),
             hp.n_pos_per_embd,
             sees_all,
+            not sees_all and hp.mixes_embd,
         )
         for part in encoder.parts(image)
     ]

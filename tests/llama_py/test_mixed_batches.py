@@ -27,7 +27,7 @@ IDS = [5, -1, -1, 7, 9, -1, 3]
 POS = range(len(IDS))
 # Sequences of the entries
 TWO = [0, 1, 0, 0, 1, 1, 1]
-MIXING = [name for name in NAMES if continues(name) and known(name).architecture.mixes_embd]
+MIXING = [name for name in NAMES if continues(name) and known(name).hparams.mixes_embd]
 
 
 def embeddings(model: Model, n: int) -> NDArray[np.float32]:
@@ -166,14 +166,20 @@ def test_batches_before_and_after_a_mixed_one() -> None:
     assert nmse(*found) < 1e-9
 
 
-def test_the_fourth_axis_of_text_is_zero() -> None:
-    model = live("qwen2vl-dense", "cpu")
-    ctx, found = Context(model, **EXACT), []
-    ctx.on_graph = lambda res, _: found.append(res)
+@pytest.mark.parametrize("order", ["tyxz", "zyxt"])
+def test_axes_of_text_and_of_embeddings(order: str) -> None:
+    metadata, arrays = changed("qwen2vl-dense")
+    model = model_of(metadata | {"qwen2vl.rope.section_order": order}, arrays)
+    ctx, graphs = Context(model, **EXACT), list[Any]()
+    ctx.on_graph = lambda res, _: graphs.append(res)
     pos = np.array([[0, 1, 1, 2], [0, 1, 1, 2], [0, 1, 2, 2], [0, 3, 4, 2]])
     ctx.decode(Batch([5, -1, -1, 7], embeddings(model, 2), pos))
-    (inp,) = {s for node in found[0].graph.nodes for s in node.src if s and s.name == "inp_pos"}
-    assert host_array(inp).reshape(4, 4)[3].tolist() == [0, 3, 4, 0]
+    (inp,) = {s for node in graphs[0].graph.nodes for s in node.src if s and s.name == "inp_pos"}
+    found = host_array(inp).reshape(4, 4)
+    swapped = order == "zyxt"
+    assert found[0].tolist() == ([0, 3, 4, 2] if swapped else [0, 1, 1, 2])
+    assert found[1:3].tolist() == [[0, 1, 1, 2], [0, 1, 2, 2]]
+    assert found[3].tolist() == ([0, 1, 1, 0] if swapped else [0, 3, 4, 0])
 
 
 def test_embeddings_alone_may_be_marked() -> None:
@@ -228,7 +234,7 @@ def test_architectures_that_refuse_mixed_batches() -> None:
     """The same as in llama.cpp b11739: llm_arch_supports_mixed_batch."""
     from llama_py.models import architecture, known_architectures
 
-    found = {arch for arch in known_architectures() if not architecture(arch).mixes_embd}
+    found = {arch for arch in known_architectures() if not architecture(arch).HParams.mixes_embd}
     assert found == {*REFUSING}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import llama_py
 from ggml_py.errors import ContextError
+from llama_py.batch import F32, Batch, Wanted
 from llama_py.context import Context
 from llama_py.decoding.prefix_cache.tree import common
 from llama_py.params.speculative import SpeculativeParams
@@ -22,7 +24,7 @@ from llama_py.vision import ImageEncoder
 from llama_py.vision.prompt import ImagePrompt, Picture
 from tests.serving.engines import Asked, alone, as_given, ask, ask_all, engine, request, stall
 from tests.support.eyes import HYBRID, picture, seeing
-from tests.support.live_models import EXACT, tokens
+from tests.support.live_models import EXACT, nmse, tokens
 
 AXES = "qwen2vl_merger"  # positions on several axes
 KINDS = {
@@ -141,6 +143,44 @@ def test_texts_that_end_with_an_image_or_nearly(models: Models, kind: str) -> No
             one = ask(made, request(ids, 6, logprobs=0))
             assert one.end().error is None and one.tokens == alone(model, ids, 6)
             assert abs(scores(one)[0] - first(model, ids)) < 1e-4
+
+
+class CountingContext:
+    """A context for a prompt's reader that counts batches."""
+
+    def __init__(self, ctx: Context, n_batch: int) -> None:
+        self.ctx, self.cparams = ctx, replace(ctx.cparams, n_batch=n_batch)
+        self.sizes: list[int] = []
+
+    def decode(self, tokens: Batch, logits: Wanted = "last") -> F32:
+        assert tokens.seq_ids is not None
+        self.sizes.append(len(tokens.seq_ids))
+        return self.ctx.decode(tokens, logits)
+
+
+@pytest.mark.parametrize("kind", [AXES, "pixtral", "llama4"])
+def test_a_causal_image_and_its_text_are_one_batch(models: Models, kind: str) -> None:
+    model = models(kind)
+    ids, found = model.build_image_prompt("<__media__> and <__media__>b", [picture(1)] * 2), []
+    for n_batch in (512, 7, 1):
+        ctx = CountingContext(Context(model, **{**EXACT, **LARGE}), n_batch)
+        found.append(ids.read(ctx))
+        full, rest = divmod(ids.n_tokens, n_batch)
+        assert ctx.sizes == [n_batch] * full + [rest] * (rest > 0)
+    assert nmse(found[0], found[1]) < 1e-9 and nmse(found[0], found[2]) < 1e-9
+    apart = CountingContext(Context(model, **{**EXACT, **LARGE}), 512)
+    chunks = [replace(c, joins=False) if isinstance(c, Picture) else c for c in ids.chunks]
+    assert nmse(ImagePrompt(chunks).read(apart), found[0]) < 1e-9
+    assert len(apart.sizes) == len(chunks)
+
+
+def test_an_image_whose_rows_see_each_other_is_a_separate_batch(models: Models) -> None:
+    model = models("gemma3")
+    ids = model.build_image_prompt("a<__media__>b", [picture(1)])
+    ctx = Context(model, **{**EXACT, **LARGE})
+    counting = CountingContext(ctx, 512)
+    ids.read(counting)
+    assert len(counting.sizes) == 3
 
 
 def test_two_begin_behind_the_same_image(models: Models) -> None:

@@ -95,7 +95,7 @@ def reads_mixed(model: Model) -> bool:
     """Whether a batch may have tokens and embeddings: their positions are known."""
     by_axes = isinstance(model.architecture, AxesDecoder)
     known = not by_axes or model.hparams.rope_type == ROPE_MROPE
-    return model.architecture.mixes_embd and known
+    return model.hparams.mixes_embd and known
 
 
 def kinds_of(model: Model) -> set[str]:

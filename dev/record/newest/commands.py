@@ -109,7 +109,7 @@ def compare_file(path: Path, made: tiny.Tiny | None = None) -> None:
 
 def batches(arch: str, folder: Path) -> None:
     """Compare batches that mix tokens and embeddings, and write recorded results again."""
-    if not architecture(arch).mixes_embd:
+    if not architecture(arch).HParams.mixes_embd:
         raise SystemExit(f"architecture {arch!r} does not mix tokens and embeddings")
     for variant in variants(arch):
         made = tiny.find(arch, variant)

@@ -117,14 +117,11 @@ class InputPos:
 
     def set_input(self, ubatch: UBatch) -> None:
         pos = ubatch.pos
-        if ubatch.is_embd is not None and self.n_pos == 4:
-            pos = pos.copy()
-            pos[3 * ubatch.n_tokens :][~ubatch.is_embd] = 0  # like the fourth axis of text
-        elif ubatch.token is not None and self.n_pos == 4:
-            pos = pos[: ubatch.n_tokens]  # text: time, row and column are the same, no fourth axis
-            pos = np.concatenate((pos, pos, pos, np.zeros_like(pos)))
-        elif self.n_pos == 4:
-            pos = pos.reshape(4, -1)[self.axes].reshape(-1)
+        if self.n_pos == 4:
+            text = pos[: ubatch.n_tokens]  # time, row and column are the same, no fourth axis
+            pos = pos.reshape(4, -1)[self.axes]
+            pos = np.where(ubatch.embd_rows, pos, (text, text, text, np.zeros_like(text)))
+            pos = pos.reshape(-1)
         if self.n_same == 4:
             pos = np.concatenate((pos[: 3 * ubatch.n_tokens], pos[: ubatch.n_tokens]))
         write(self.pos, pos)

@@ -39,7 +39,6 @@ class Architecture(ABC):
     gtypes    its graphs: a trunk, and an encoder before it, if any
     has_trunk     False for a file of NextN layers alone
     reads_images  True if it has separate weights for input embeddings
-    mixes_embd    True if a batch can mix tokens and embeddings (llm_arch_supports_mixed_batch)
     in_slots      True if its states can be rows of slots (llama_py.memory.slots)
     folds         its name, if llama.cpp computes it with folded weights
                   (llama_py.hparams.hadamard); subclasses have other names
@@ -64,7 +63,6 @@ class Architecture(ABC):
     diffusion: ClassVar[Diffusion | None] = None
     draft_rules: DraftRules = DraftRules()
     reads_images: ClassVar[bool] = False
-    mixes_embd: ClassVar[bool] = True
     in_slots: ClassVar[bool] = False
     folds: ClassVar[str] = ""
     has_trunk: bool = True
