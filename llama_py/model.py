@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from llama_py.chat.answer import ChatAnswer
     from llama_py.text.chat_prompt import ChatPrompt, ChatReader, Message, Tool
     from llama_py.text.generate import Piece, Pieces
+    from llama_py.text.score import Boundary, Scorer, TextScore
     from llama_py.vision.messages import Given
     from llama_py.vision.prompt import ImagePrompt
 
@@ -39,6 +40,7 @@ class Model(LoadedModel):
 
     _own: Prefix | None = None
     _answering: Pieces | None = None
+    _scorer: Scorer | None = None
 
     def context(self, n_ctx: int | None = None, **options: Any) -> Context:
         """Create a context of n_ctx cells, None for the training length; options are the fields of
@@ -286,12 +288,53 @@ class Model(LoadedModel):
 
         return rerank(self, query, texts)
 
+    def score(
+        self,
+        prompt: Prompt,
+        continuations: Sequence[Prompt],
+        *,
+        n_top: int = 0,
+        boundary: Boundary = "together",
+    ) -> list[TextScore]:
+        """Return the probability of each continuation of a prompt.
+
+        The prompt is computed once, and up to 16 continuations in one batch. Tokens of the previous
+        prompt are not computed again. The model keeps a context for scores until it is closed.
+
+        Args:
+            prompt: A text, its UTF-8 bytes, or token ids: at least one token. A text begins with
+                BOS if the model uses it.
+            continuations: Texts or token ids, at least one token each.
+            n_top: Number of most likely tokens to return with each token.
+            boundary: Tokens between texts. "together" is the rule of evaluation harnesses: white
+                space at the prompt's end moves to the continuations, and a continuation's tokens
+                are the tokens of both texts after the number of tokens of the prompt. "apart"
+                tokenizes each text separately. Token ids are unchanged.
+
+        Returns:
+            Log probabilities, in the order of the continuations.
+
+        Raises:
+            ContextError: The prompt, `continuations` or one of them is empty, or the model does not
+                predict the next token.
+            TooLong: The prompt with a continuation exceeds the model's training context.
+        """
+        from llama_py.text.score import Scorer, tokenize_continuations
+
+        ids, texts = tokenize_continuations(self.tokenizer, prompt, continuations, boundary)
+        if self._scorer is None:
+            self._scorer = Scorer(self)
+        return self._scorer.score(ids, texts, n_top)
+
     def close(self) -> None:
         """Give memory and file back. Contexts of the model must not be used any more."""
         self._stop()
         if self._own is not None:
             self._own.ctx.close()
             self._own = None
+        if self._scorer is not None:
+            self._scorer.close()
+            self._scorer = None
         super().close()
 
     see = Former("build_image_prompt")

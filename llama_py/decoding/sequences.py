@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ggml_py._moved import Former
 from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch, Wanted
@@ -227,16 +229,32 @@ class Sequences(Resource):
         track.pending = track.pending[n:]
         self._tell(track, track.pos)
 
-    def read(self, seq_id: int, n: int) -> F32:
-        """Compute the first pending tokens of a sequence, at most n; -> their logits
-        [n_vocab, n], valid until the context computes again."""
-        track = self._tracks[seq_id]
-        self._look_up(track)
-        return self._read(track, min(n, self._max_tokens(track)), "all")
+    def read(self, wanted: Mapping[int, int]) -> dict[int, F32]:
+        """Compute pending tokens of sequences in one batch: the first wanted[seq_id] of each, or
+        fewer; -> their logits [n, n_vocab] by sequence, valid until the context computes again."""
+        parts, left = [], self.ctx.cparams.n_batch
+        for seq_id, most in wanted.items():
+            track = self._tracks[seq_id]
+            self._look_up(track)
+            if n := min(most, left, self._max_tokens(track), len(track.pending)):
+                parts.append((track, n))
+                left -= n
+        rows = self._read(parts, "all")
+        ends = np.cumsum([n for _, n in parts])[:-1]
+        ids = [track.seq_id for track, _ in parts]
+        return dict(zip(ids, np.split(rows, ends), strict=True))
 
-    def n_pending(self, seq_id: int) -> int:
-        """Return the number of a sequence's pending tokens, without its draft."""
-        return len(self._tracks[seq_id].pending)
+    def pending(self, seq_id: int) -> list[int]:
+        """Return the tokens of a sequence that memory does not have, without its draft."""
+        return self._tracks[seq_id].pending
+
+    def next_row(self, seq_id: int) -> F32:
+        """Return the logits [n_vocab] that `take` chooses the next token from; see `has_rows`."""
+        track = self._tracks[seq_id]
+        if track.rows is None or not (track.alone or track.has_rows):
+            raise ContextError(f"sequence {seq_id} has no logits; call advance first")
+        row: F32 = track.rows[track.n_taken]
+        return row
 
     def n_guesses(self, seq_id: int) -> int:
         """Return the number of draft tokens that the rows belong to."""
@@ -267,10 +285,7 @@ class Sequences(Resource):
 
     def take(self, seq_id: int, choose: Choose) -> tuple[int, F32]:
         """Choose the next token. Its id, and the logits [n_vocab] that it was chosen from."""
-        track = self._tracks[seq_id]
-        if track.rows is None or not (track.alone or track.has_rows):
-            raise ContextError(f"sequence {seq_id} has no logits; call advance first")
-        row = track.rows[track.n_taken]
+        track, row = self._tracks[seq_id], self.next_row(seq_id)
         id = choose(row)
         track.text.add([id])
         if track.alone:  # no draft
@@ -292,7 +307,7 @@ class Sequences(Resource):
         self._settle(track)
         if whole and track.begun and len(track.pending) > 1:
             self._look_up(track)
-            self._read(track, len(track.pending) - 1)
+            self._read([(track, len(track.pending) - 1)])
 
     def close(self) -> None:
         """Release the drafters' memory; the context is unchanged."""
@@ -334,7 +349,7 @@ class Sequences(Resource):
             while track.seq_id not in most and 1 < len(track.pending) > (
                 n := self._max_tokens(track)
             ):
-                self._read(track, n)
+                self._read([(track, n)])
         for track in tracks:
             self.rollback.mark(track.seq_id, len(track.draft))
         if by_seq := self.ctx.memory.streams:  # in the order of a ubatch
@@ -396,14 +411,19 @@ class Sequences(Resource):
             if track.draft:
                 self.rollback.truncate(track.seq_id, track.text.end)
 
-    def _read(self, track: Track, n: int, logits: Wanted = "none") -> F32:
-        """Compute the first n pending tokens."""
-        ids, pos = track.pending[:n], track.pos
-        batch = Batch(ids, None, range(pos, pos + n), [(track.seq_id,)] * n)
+    def _read(self, parts: Sequence[tuple[Track, int]], logits: Wanted = "none") -> F32:
+        """Compute the first n pending tokens of each sequence in one batch."""
+        taken = [(track, track.pos, track.pending[:n]) for track, n in parts]
+        batch = Batch(
+            [id for *_, ids in taken for id in ids],
+            pos=[pos + i for _, pos, ids in taken for i in range(len(ids))],
+            seq_ids=[(track.seq_id,) for track, _, ids in taken for _ in ids],
+        )
         rows = self.ctx.decode(batch, logits, copy=False)
-        track.pending = track.pending[n:]
-        self._tell(track, pos + n)
-        self._show([(track, pos, ids)])
+        for track, pos, ids in taken:
+            track.pending = track.pending[len(ids) :]
+            self._tell(track, pos + len(ids))
+        self._show(taken)
         return rows
 
     def _show(self, parts: Sequence[tuple[Track, int, Sequence[int]]]) -> None:

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from ggml_py._moved import former_names
 from llama_py.batch.prompts import TooLong
+from llama_py.decoding.scores import Score
 from llama_py.serving.engine import Engine
 from llama_py.serving.job import Handle
 from llama_py.serving.metrics import Metrics, Now
 from llama_py.serving.models import Models
-from llama_py.serving.request import Busy, EngineClosed, Event, Reason, Request, Score, Timings
+from llama_py.serving.request import Busy, EngineClosed, Event, Reason, Request, Timings
 from llama_py.serving.slots import SlotInfo
 from llama_py.serving.source import Lease, ModelInfo, Source, model_size
 

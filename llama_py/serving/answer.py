@@ -11,15 +11,14 @@ import numpy as np
 from ggml_py.errors import ContextError
 from llama_py.batch import F32
 from llama_py.batch.prompts import MixedPrompt, n_cells
+from llama_py.decoding.scores import Score, Top, score_alternatives, token_logprobs
 from llama_py.loading.model import LoadedModel
 from llama_py.params import GenerateParams, SamplingParams
 from llama_py.sampler import Sampler
 from llama_py.sampler.constraint import ConstraintEnded
-from llama_py.serving.request import Event, Reason, Request, Score, Timings
-from llama_py.text.generate import Choice, push_token, token_logprobs
+from llama_py.serving.request import Event, Reason, Request, Timings
+from llama_py.text.generate import Choice, push_token
 from llama_py.text.text_stream import TextStream
-
-Top = tuple[tuple[int, float], ...]
 
 
 class Answer:
@@ -72,12 +71,14 @@ class Answer:
         self._prompt_seconds += seconds
         return self._event()
 
-    def score(self, first: int, rows: F32) -> tuple[Score, ...]:
-        """Return the log probabilities of the prompt's tokens after position `first`, by the logits
-        [n_vocab, n] from there on."""
-        n, ids = self.request.prompt_logprobs, self.request.prompt[first + 1 :]
-        pairs = zip(ids, rows, strict=False)
-        return tuple(Score(id, *token_logprobs(row, id, n)) for id, row in pairs)
+    @property
+    def is_score(self) -> bool:
+        """True if the request is complete when its prompt is scored."""
+        return self.params.max_tokens == 0 and self.request.prompt_logprobs is not None
+
+    def score_alternatives(self, row: F32) -> tuple[Score, ...]:
+        """Score the alternatives by the logits [n_vocab] after the prompt."""
+        return score_alternatives(row, self.request.alternatives, self.request.prompt_logprobs)
 
     def spend(self, seconds: float) -> None:
         """Add the duration of a step that computed tokens of the response."""
@@ -202,7 +203,21 @@ def _check(request: Request) -> None:
         )
     if request.prompt_logprobs is not None and isinstance(request.prompt, MixedPrompt):
         raise ContextError("a prompt with images has no prompt_logprobs; omit them")
+    _check_scores(request)
     if p.sampler is not None and request.constraint is not None:
         raise ContextError(
             "set either sampler or constraint; a sampler already includes its constraint"
+        )
+
+
+def _check_scores(request: Request) -> None:
+    n = len(request.prompt)
+    if not 1 <= request.score_from <= n:
+        raise ContextError(
+            f"score_from must be in [1, {n}], the tokens of the prompt, got {request.score_from}"
+        )
+    if request.alternatives and (request.params.max_tokens or request.prompt_logprobs is None):
+        raise ContextError(
+            "a request with alternatives must have max_tokens=0 and prompt_logprobs, got "
+            f"max_tokens={request.params.max_tokens}, prompt_logprobs={request.prompt_logprobs}"
         )

@@ -35,6 +35,7 @@ from llama_py.params.speculative import SpeculativeParams
 from llama_py.serving.answer import Answer
 from llama_py.serving.job import Handle, Job, Told
 from llama_py.serving.metrics import Now
+from llama_py.serving.pending_scores import PendingScores, Scores, score_requests
 from llama_py.serving.reading import Reading
 from llama_py.serving.request import Busy, EngineClosed, Event, Request
 from llama_py.serving.scheduler import Scheduler
@@ -44,6 +45,7 @@ from llama_py.support.resource import Resource
 from llama_py.support.signature import takes
 from llama_py.text.generate import check_predicts
 from llama_py.text.rerank import check_reranks, pair
+from llama_py.text.score import check_continuations
 
 log = logging.getLogger("llama_py")
 
@@ -178,6 +180,43 @@ class Engine(Resource):
         check_reranks(self.model)
         return self.embed([pair(self.model, [query, text]) for text in texts], "rank")
 
+    def score(
+        self,
+        prompt: Sequence[int],
+        continuations: Sequence[Sequence[int]],
+        n_top: int = 0,
+        **options: Any,
+    ) -> Future[Scores]:
+        """Score continuations of a prompt, given as ids: for each the `Score` of its tokens.
+
+        The requests share the slots with others. The prompt is computed once, or not at all if it
+        is cached, and its continuations together, in as many batches as the slots require.
+
+        Args:
+            prompt: At least one token.
+            continuations: At least one token each.
+            n_top: Number of most likely tokens for each token.
+            options: Other fields of `Request`, such as `client` and `t_max`.
+
+        Returns:
+            A future of the scores, in order. Its cancellation cancels the requests.
+
+        Raises:
+            ContextError: No prompt, no continuation, or an empty one.
+            Busy: The queue is full.
+            TooLong: The prompt with a continuation exceeds a sequence.
+        """
+        check_continuations(prompt, continuations)
+        pending = PendingScores(len(continuations))
+        try:
+            for request, places in score_requests(prompt, continuations, n_top, **options):
+                n = sum(len(continuations[i]) for i in places)
+                pending.add(self.submit(request, pending.listener(places, n)))
+        except BaseException:
+            pending.cancel()
+            raise
+        return pending.future
+
     def _with_chat(self, request: Request) -> Request:
         """Return a request with the parameters of its chat format."""
         chat = request.chat
@@ -291,6 +330,7 @@ class Engine(Resource):
         if isinstance(request.prompt, MixedPrompt) and request.prompt.before:
             raise ContextError("a request must contain its whole prompt, not a continuation (rest)")
         self._check_tokens(id for id in request.prompt if id >= 0 or not mixed)
+        self._check_tokens(request.alternatives)
         check_whole(n_whole(request.prompt), self._ctx.cparams)
         if not -1 <= request.id_slot < self.n_slots:
             raise ContextError(f"id_slot must be in [-1, {self.n_slots}), got {request.id_slot}")

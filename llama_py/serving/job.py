@@ -24,7 +24,7 @@ class Job:
     reads   number of ids that must still be computed
     media   images among the ids, by position
     n_held  number of ids in memory when it began
-    n_scored  prompt tokens processed with logits
+    n_scored  prompt tokens that are processed with logits, or need none
     keep    rule of the context shift; None: the response ends when the context is full
     alone   compute its next step separately: the last one failed
     since   time of its submission
@@ -36,7 +36,7 @@ class Job:
         self.reads = len(answer.ids)
         prompt = answer.request.prompt
         self.media = dict(prompt.media) if isinstance(prompt, MixedPrompt) else {}
-        self.n_held = self.n_scored = 0
+        self.n_held, self.n_scored = 0, answer.request.score_from - 1
         self.keep: KeepRule | None = None
         self.alone = False
         self.since = monotonic()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal
 
 from ggml_py._moved import former_names
 from ggml_py.errors import GGMLError
 from llama_py.adapters.lora import Adapter
+from llama_py.decoding.scores import Score
 from llama_py.params import AnswerParams
 from llama_py.sampler.constraint import Constraint
 
@@ -45,7 +46,11 @@ class Request:
     marks         positions at which other prompts may diverge, see `PrefixCache.start`
     n_drafts      maximum number of draft tokens; 0: no drafts, None: the engine's maximum
     prompt_logprobs  return log probabilities of the prompt's tokens, and of this number of most
-                     likely tokens; the whole prompt is computed. None: do not return any
+                     likely tokens, see `Event.scores`. None: do not return any
+    score_from    first prompt position with a log probability, at least 1; the prompt is computed
+                  from the token before it on
+    alternatives  tokens whose log probabilities after the prompt the last event has; the request
+                  must have max_tokens=0 and prompt_logprobs
     post_sampling_probs  return the probabilities after the sampler's filters
     n_discard     tokens to discard in a context shift (0: half of the tokens after the kept part)
     n_indent      end the response before a line indented by fewer spaces and tabs (0: off)
@@ -64,6 +69,8 @@ class Request:
     marks: Sequence[int] | None = None
     n_drafts: int | None = None
     prompt_logprobs: int | None = None
+    score_from: int = 1
+    alternatives: Sequence[int] = ()
     post_sampling_probs: bool = False
     n_discard: int = 0
     n_indent: int = 0
@@ -110,14 +117,6 @@ class Timings:
         return max(self.n_gen - 1, 0) / self.gen_seconds if self.gen_seconds else 0.0
 
 
-class Score(NamedTuple):
-    """A token of the prompt, its log probability, and the most likely tokens with theirs."""
-
-    token: int
-    logprob: float | None
-    top: tuple[tuple[int, float], ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Event:
     """Progress of a request: a processed part of its prompt, or another token.
@@ -132,7 +131,8 @@ class Event:
     truncated      the context is full, or a context shift discarded tokens
     error     exception, with the reason "error"
     data      bytes of the token in the text
-    scores    processed prompt tokens with `Request.prompt_logprobs`, without the first
+    scores    processed prompt tokens from `Request.score_from` on; in the last event
+              `Request.alternatives`
     """
 
     timings: Timings

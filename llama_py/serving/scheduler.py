@@ -18,6 +18,7 @@ from llama_py.batch.prompts import TooLong
 from llama_py.context import Context
 from llama_py.decoding.keep import KeepRule, keep_rule
 from llama_py.decoding.prefix_cache.tree import common
+from llama_py.decoding.scores import Score, max_rows, score_pending
 from llama_py.decoding.sequences import Sequences
 from llama_py.sampler.constraint import ConstraintEnded
 from llama_py.serving.answer import Answer
@@ -38,7 +39,6 @@ N_LOOKED_AT = 8  # jobs to check per slot; a job may overtake jobs that wait for
 N_GRAPHS = 12, 48  # least and most cached graphs: steps differ in prompt tokens and in sequences
 SHORTEST = 4  # every n-th step serves the shortest prompt, the others serve the first
 SHORTEST_OF_CLIENTS = 2  # the same with several clients
-N_LOGITS = 1 << 24  # logits of a prompt part with all logits: 64 MiB
 MAX_CLIENTS = 1024  # number of clients in the order of turns
 N_SPARE = 4  # tokens of a full context that a context shift always discards (llama-server)
 
@@ -184,12 +184,13 @@ class Scheduler:
         return choose_slot(free, held, job.ids, job.request.client, busy, self.metrics.n_steps)
 
     def _is_coming(self, job: Job) -> bool:
-        if not job.request.cache_prompt or job.has_unscored:
+        if not job.request.cache_prompt:
             return False
+        most = job.n_scored if job.has_unscored else len(job.ids) - 1
         for slot, other in self.busy:
             if not other.reads or other.request.loras != job.request.loras:
                 continue
-            n = min(common(other.ids, job.ids), len(job.ids) - 1)
+            n = min(common(other.ids, job.ids), most)
             if n >= N_SHARED and n > len(other.ids) - other.reads:
                 self.cache.mark(slot.id, n)
                 return True
@@ -267,7 +268,7 @@ class Scheduler:
         try:
             done = sight.step()
         except Exception as e:
-            self._unread(slot, job, e)
+            self._unread([(slot, job)], e)
             return
         seconds = clock() - start
         self.metrics.prompt_seconds += seconds
@@ -288,38 +289,57 @@ class Scheduler:
         return self._pace.piece(n_answers, n_clients(self.busy))
 
     def _score(self) -> None:
-        """Process a part of a prompt with all its logits, for the first job that needs them."""
-        jobs = [(slot, job) for slot, job in self.busy if job.has_unscored and not job.n_ahead]
-        if not jobs:
+        """Process parts of prompts with all their logits, in one batch."""
+        busy = [(slot, job) for slot, job in self.busy if job.has_unscored and not job.n_ahead]
+        busy.sort(key=lambda one: one[1].id)
+        alone = [one for one in busy if one[1].alone]
+        wanted = self._share_rows(alone[:1] or busy)
+        busy = [(slot, job) for slot, job in busy if slot.id in wanted]
+        if not busy:
             return
-        slot, job = min(jobs, key=lambda one: one[1].id)
-        start, first = clock(), job.pos
-        most = N_LOGITS // self.ctx.model.hparams.n_vocab + 1
-        n = min(len(job.request.prompt) - 1 - first, self._rows(), most)
+        n_top = {slot.id: job.request.prompt_logprobs for slot, job in busy}
+        start = clock()
         try:
-            rows = self.sequences.read(slot.id, n)
-            scores = job.answer.score(first, rows)
+            scores = score_pending(self.sequences, wanted, n_top)
         except Exception as e:
-            self._unread(slot, job, e)
+            self._unread(busy, e)
             return
         seconds = clock() - start
         self.metrics.prompt_seconds += seconds
-        self.metrics.n_prompt += len(rows)
-        self.look(slot)
-        job.reads -= len(rows)
-        job.n_scored = job.pos
-        self._tell(job, replace(job.answer.read(job.pos, seconds), scores=scores))
+        for slot, job in busy:
+            self._note_scores(slot, job, scores.get(slot.id, ()), seconds)
 
-    def _unread(self, slot: Slot, job: Job, e: Exception) -> None:
-        """End a job after an error in its prompt, unless other jobs can free cells."""
-        if self._sight is not None and self._sight.job is job:
+    def _share_rows(self, busy: Sequence[Busy]) -> dict[int, int]:
+        """Return how many tokens of each prompt to process with logits, by slot."""
+        left = min(self._rows(), max_rows(self.ctx.model.hparams.n_vocab)) if busy else 0
+        found = {}
+        for slot, job in busy:
+            if n := min(len(job.request.prompt) - 1 - job.pos, left):
+                found[slot.id] = n
+                left -= n
+        return found
+
+    def _note_scores(self, slot: Slot, job: Job, scores: tuple[Score, ...], seconds: float) -> None:
+        """Note the processed part of a prompt; a request for scores only may be complete."""
+        self.metrics.n_prompt += len(scores)
+        self.look(slot)
+        job.reads -= len(scores)
+        job.n_scored, job.alone = job.pos, False
+        self._tell(job, replace(job.answer.read(job.pos, seconds), scores=scores))
+        if job.answer.is_score and not job.has_unscored and not job.request.alternatives:
+            self._end(slot, "length")
+
+    def _unread(self, busy: list[Busy], e: Exception) -> None:
+        """Free cells after an error in the prompts of jobs, or find the job that causes it."""
+        if self._sight is not None and any(job is self._sight.job for _, job in busy):
             self._sight = None
-        if isinstance(e, ContextError):
-            self._has_no_room(e)
+        if not isinstance(e, ContextError):
+            self._handle_failure(busy, e)
+            return
+        self._has_no_room(e)
+        for slot, job in busy:
             if slot.job is job:
                 self._restart(slot, job)
-        else:
-            self._end(slot, "error", e, spoiled=True)
 
     def _compute(self, group: list[Busy], pieces: dict[int, int], since: float) -> None:
         """Compute one batch for a group of jobs; responses have waited since `since`."""
@@ -429,7 +449,7 @@ class Scheduler:
     def _has_read(self, slot: Slot, job: Job, seconds: float) -> bool:
         """Return True if the prompt is processed and the response can start."""
         has_rows = self.sequences.has_rows(slot.id)
-        left = 0 if has_rows else self.sequences.n_pending(slot.id)
+        left = 0 if has_rows else len(self.sequences.pending(slot.id))
         self.metrics.n_prompt += job.reads - left
         self.metrics.prompt_seconds += seconds
         job.reads, answer = left, job.answer
@@ -439,7 +459,8 @@ class Scheduler:
         if not has_rows:
             return False
         if answer.n_left < 1:
-            self._end(slot, "length")
+            scores = answer.score_alternatives(self.sequences.next_row(slot.id))
+            self._end(slot, "length", scores=scores)
             return False
         return True
 
@@ -492,15 +513,20 @@ class Scheduler:
         slot.job, slot.used, self._is_tight = None, self.metrics.n_steps, False
 
     def _end(
-        self, slot: Slot, reason: Reason, error: Exception | None = None, spoiled: bool = False
+        self,
+        slot: Slot,
+        reason: Reason,
+        error: Exception | None = None,
+        spoiled: bool = False,
+        scores: tuple[Score, ...] = (),
     ) -> None:
-        """End a slot's job; spoiled: its computed tokens are wrong."""
+        """End a slot's job; spoiled: its computed tokens are wrong; scores: of the last event."""
         if (job := slot.job) is not None:
             self._release(slot, job)
             if spoiled:
                 self.cache.invalidate(slot.id, job.n_held)
                 self.look(slot)
-            self._tell(job, job.answer.end(reason, error))
+            self._tell(job, replace(job.answer.end(reason, error), scores=scores))
 
     def _tell(self, job: Job, event: Event) -> None:
         if event.finish_reason is not None:

@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
-
 from ggml_py._moved import Former
 from ggml_py.errors import AnswerError, ContextError, ModelError
 from ggml_py.machine.building import clock
@@ -20,6 +18,7 @@ from llama_py.batch.prompts import MixedPrompt, Prompt, is_mixed, n_cells, token
 from llama_py.context import Context
 from llama_py.context.warmup import compile_kernels
 from llama_py.decoding.keep import keep_rule
+from llama_py.decoding.scores import token_logprobs
 from llama_py.decoding.sequences import Sequences
 from llama_py.decoding.speculator import drafting_options
 from llama_py.params import GenerateParams, SamplingParams
@@ -276,21 +275,6 @@ def _end_piece(piece: Piece, text: str, e: ConstraintEnded) -> Piece:
         log.warning("the grammar allows no token here, so the response is incomplete")
     reason: FinishReason = "stop" if e.complete else "grammar"
     return replace(piece, text=text, token=None, finish_reason=reason)
-
-
-def token_logprobs(
-    logits: F32, id: int, n: int | None
-) -> tuple[float | None, tuple[tuple[int, float], ...]]:
-    """Return the log probabilities of a token and of the n most likely tokens; None: skip."""
-    if n is None:
-        return None, ()
-    x = logits.astype(np.float64)
-    x -= x.max()
-    x -= np.log(np.exp(x).sum())
-    least = np.partition(x, -n)[-n] if 0 < n < x.size else -np.inf
-    likely = np.flatnonzero(x >= least) if n else np.empty(0, np.int64)
-    best = likely[np.argsort(-x[likely], kind="stable")[:n]]
-    return float(x[id]), tuple((int(i), float(x[i])) for i in best)
 
 
 def push_token(
