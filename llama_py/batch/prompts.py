@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from ggml_py.errors import ContextError, ModelError
@@ -117,6 +117,13 @@ def check_whole(n: int, cparams: CParams) -> None:
             f"= {cparams.n_batch} and n_ubatch = {cparams.n_ubatch}; use at least {n} for both "
             "(-b, -ub)"
         )
+
+
+def check_tokens(ids: Iterable[int], n_vocab: int) -> None:
+    """Raise ContextError for ids that are not in the vocabulary."""
+    bad = next((id for id in ids if not 0 <= id < n_vocab), None)
+    if bad is not None:
+        raise ContextError(f"token must be in [0, {n_vocab}), got {bad}")
 
 
 def is_mixed(*parts: Sequence[int]) -> bool:

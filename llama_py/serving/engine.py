@@ -23,7 +23,15 @@ from ggml_py.errors import ContextError
 from ggml_py.machine.frames import with_large_chunk
 from llama_py.adapters.lora import Adapter
 from llama_py.batch import F32
-from llama_py.batch.prompts import MixedPrompt, TooLong, check_whole, is_mixed, n_cells, n_whole
+from llama_py.batch.prompts import (
+    MixedPrompt,
+    TooLong,
+    check_tokens,
+    check_whole,
+    is_mixed,
+    n_cells,
+    n_whole,
+)
 from llama_py.context import Context
 from llama_py.context.warmup import compile_all_kernels
 from llama_py.decoding.drafting.needs import n_planes
@@ -350,10 +358,7 @@ class Engine(Resource):
             )
 
     def _check_tokens(self, ids: Iterable[int]) -> None:
-        n_vocab = self.model.hparams.n_vocab
-        bad = next((id for id in ids if not 0 <= id < n_vocab), None)
-        if bad is not None:
-            raise ContextError(f"token must be in [0, {n_vocab}), got {bad}")
+        check_tokens(ids, self.model.hparams.n_vocab)
 
     def _check_loras(self, loras: Mapping[Adapter, float]) -> None:
         for adapter in loras:

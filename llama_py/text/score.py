@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ggml_py.errors import ContextError, ModelError
-from llama_py.batch.prompts import Prompt, TooLong, decode_text, is_mixed, tokenize_prompt
+from llama_py.batch.prompts import Prompt, TooLong, check_tokens, decode_text, tokenize_prompt
 from llama_py.context import Context
 from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.decoding.scores import Score, max_rows, score_alternatives, score_pending
@@ -22,6 +22,7 @@ from llama_py.text.generate import check_predicts
 from llama_py.tokenizer import Tokenizer
 
 N_COPIES = 16  # maximum number of continuations in a batch
+N_GRAPHS = 16  # cached graphs: prompts and continuations differ in length
 N_CTX_LEAST = 2048  # minimum cells of the context
 Boundary = Literal["together", "apart"]
 
@@ -97,9 +98,15 @@ def _tokenize_together(
     space = prompt[len(start) :]
     ids = tokenizer.tokenize(start)
     found = []
-    for text in continuations:
+    for i, text in enumerate(continuations):
         if isinstance(text, (str, bytes, bytearray)):
-            found.append(tokenizer.tokenize(prompt + decode_text(text))[len(ids) :])
+            whole = tokenizer.tokenize(prompt + decode_text(text))
+            if len(text) and len(whole) <= len(ids):
+                raise ContextError(
+                    f"continuation {i} joins the prompt's tokens: both texts have {len(whole)} "
+                    f"tokens, and the prompt {len(ids)}; use boundary='apart'"
+                )
+            found.append(whole[len(ids) :])
         elif space:
             raise ModelError(
                 "a prompt that ends with white space cannot precede token ids at the boundary "
@@ -123,14 +130,17 @@ class Scorer(Resource):
     ) -> list[TextScore]:
         """Score continuations of a prompt, given as ids; see `Model.score`."""
         check_continuations(prompt, continuations)
-        if is_mixed(prompt, *continuations):
-            raise ContextError("a prompt with images has no scores; pass text")
+        n_vocab = self.model.hparams.n_vocab
+        for ids in (prompt, *continuations):
+            check_tokens(ids, n_vocab)
+        if not 0 <= n_top <= n_vocab:
+            raise ContextError(f"n_top must be in [0, {n_vocab}], got {n_top}")
         n = len(prompt) + max(map(len, continuations))
         if n > self.model.hparams.n_ctx_train:
             raise TooLong(n, self.model.hparams.n_ctx_train)
-        rests = sorted((len(ids) - 1 for ids in continuations if len(ids) > 1), reverse=True)
-        n_cells = len(prompt) + sum(rests[:N_COPIES])
-        sequences = Sequences.for_context(self._context(n_cells, n, min(len(rests), N_COPIES)))
+        n_copies = min(sum(len(ids) > 1 for ids in continuations), N_COPIES)
+        n_cells = len(prompt) + n_copies * (n - len(prompt) - 1)
+        sequences = Sequences.for_context(self._context(n_cells, n, n_copies))
         found = score(sequences, prompt, continuations, max(n_top, 1))
         return [_total(scores, n_top) for scores in found]
 
@@ -143,6 +153,7 @@ class Scorer(Resource):
             n_ctx = max(n_ctx, own.n_ctx if own else 0)
             n_seq = max(n_seq, own.cparams.n_seq_max if own else 0)
             self._ctx = Context(self.model, n_ctx=n_ctx, n_seq_max=n_seq, kv_unified=True)
+            self._ctx.runner.n_graphs = N_GRAPHS
             _check_scores(self._ctx)
             if own is not None:
                 PrefixCache.for_context(self._ctx).transfer_from(PrefixCache.for_context(own))
@@ -182,14 +193,17 @@ def score(
 def _groups(
     ctx: Context, n_prompt: int, rests: Sequence[int], continuations: Sequence[Sequence[int]]
 ) -> Iterator[list[int]]:
-    """Group continuations that fit into the context together."""
+    """Group continuations that fit into the context together, with their padding."""
+    padded = not ctx.memory.allows_unequal_lengths
+    if padded:  # similar lengths together
+        rests = sorted(rests, key=lambda i: -len(continuations[i]))
     group: list[int] = []
     left = room = ctx.n_ctx - n_prompt
     for i in rests:
-        n = len(continuations[i]) - 1
+        n = len(continuations[group[0] if padded and group else i]) - 1
         if group and (n > left or len(group) == ctx.cparams.n_seq_max - 1):
             yield group
-            group, left = [], room
+            group, left, n = [], room, len(continuations[i]) - 1
         group.append(i)
         left -= n
     if group:
@@ -199,14 +213,20 @@ def _groups(
 def _score_copies(
     sequences: Sequences, prompt: Sequence[int], texts: Sequence[Sequence[int]], n_top: int
 ) -> list[list[Score]]:
-    """Score the tokens of texts after their first token, with copies of sequence 0."""
+    """Score the tokens of texts after their first token, with copies of sequence 0.
+
+    Recurrent states require ubatches with equal numbers of tokens per sequence: texts are padded
+    with tokens at their ends, which do not change the scores before them.
+    """
     memory, most = sequences.ctx.memory, max_rows(sequences.ctx.model.hparams.n_vocab)
+    longest = 0 if memory.allows_unequal_lengths else max(map(len, texts))
     found: dict[int, list[Score]] = {seq_id: [] for seq_id in range(1, len(texts) + 1)}
     tops = dict.fromkeys(found, n_top)
     try:
         for seq_id, ids in zip(found, texts, strict=True):
             memory.seq_cp(0, seq_id)
-            sequences.extend(seq_id, ids, prompt, drafts=False)
+            padding = [ids[-1]] * (longest - len(ids))
+            sequences.extend(seq_id, [*ids, *padding], prompt, drafts=False)
         while wanted := {s: n for s in found if (n := len(sequences.pending(s)) - 1)}:
             for seq_id, scores in score_pending(sequences, _first(wanted, most), tops).items():
                 found[seq_id] += scores
@@ -214,7 +234,7 @@ def _score_copies(
         for seq_id in found:
             sequences.finish(seq_id, whole=False)
             memory.seq_rm(seq_id)
-    return [*found.values()]
+    return [scores[: len(ids) - 1] for ids, scores in zip(texts, found.values(), strict=True)]
 
 
 def _first(wanted: dict[int, int], most: int) -> dict[int, int]:
