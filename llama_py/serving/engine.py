@@ -215,11 +215,11 @@ class Engine(Resource):
             TooLong: The prompt with a continuation exceeds a sequence.
         """
         check_continuations(prompt, continuations)
-        pending = PendingScores(len(continuations))
+        pending = PendingScores(continuations)
+        width = 0 if self._ctx.memory.allows_unequal_lengths else self.n_slots
         try:
-            for request, places in score_requests(prompt, continuations, n_top, **options):
-                n = sum(len(continuations[i]) for i in places)
-                pending.add(self.submit(request, pending.listener(places, n)))
+            for one in score_requests(prompt, continuations, n_top, width, **options):
+                pending.add(self.submit(one.request, pending.listener(one)))
         except BaseException:
             pending.cancel()
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 from ggml_py.errors import ContextError
 from llama_py.decoding.scores import Score
@@ -17,22 +17,44 @@ Scores = list[tuple[Score, ...]]
 _SCORED = AnswerParams(max_tokens=0)
 
 
+class ScoreRequest(NamedTuple):
+    """A request that scores some continuations, by index, and its number of scores."""
+
+    request: Request
+    places: list[int]
+    n: int
+
+
 def score_requests(
-    prompt: Sequence[int], continuations: Sequence[Sequence[int]], n_top: int, **options: Any
-) -> Iterator[tuple[Request, list[int]]]:
-    """Yield requests that score continuations, and the continuations that each one scores.
+    prompt: Sequence[int],
+    continuations: Sequence[Sequence[int]],
+    n_top: int,
+    width: int = 0,
+    **options: Any,
+) -> Iterator[ScoreRequest]:
+    """Yield the requests that score continuations.
 
     Continuations of one token have the prompt's last logits in common, hence one request.
+
+    width  number of sequences that require equal numbers of tokens in a batch: texts of similar
+           length are padded with tokens at their ends, which do not change the scores before them;
+           0: any numbers
     """
     prompt, how = list(prompt), {"params": _SCORED, "prompt_logprobs": n_top, **options}
+    how["score_from"] = len(prompt)
     single = [i for i, ids in enumerate(continuations) if len(ids) == 1]
     if single:
         ids = [continuations[i][0] for i in single]
-        yield Request(prompt=prompt, alternatives=ids, score_from=len(prompt), **how), single
-    for i, more in enumerate(continuations):
-        if len(more) > 1:
-            whole, marks = [*prompt, *more], (len(prompt) - 1,)
-            yield Request(prompt=whole, score_from=len(prompt), marks=marks, **how), [i]
+        yield ScoreRequest(Request(prompt=prompt, alternatives=ids, **how), single, len(ids))
+    several = [i for i, ids in enumerate(continuations) if len(ids) > 1]
+    if width:
+        several.sort(key=lambda i: -len(continuations[i]))
+    for at, i in enumerate(several):
+        more = continuations[i]
+        n = len(continuations[several[at - at % width]]) if width else len(more)
+        whole = [*prompt, *more, *[more[-1]] * (n - len(more))]
+        request = Request(prompt=whole, marks=(len(prompt) - 1,), **how)
+        yield ScoreRequest(request, [i], n)
 
 
 class PendingScores:
@@ -41,11 +63,12 @@ class PendingScores:
     future  scores of all continuations, or the first error; cancelling it cancels the requests
     """
 
-    def __init__(self, n: int) -> None:
-        """Create the future of n continuations."""
+    def __init__(self, continuations: Sequence[Sequence[int]]) -> None:
+        """Create the future of their scores."""
         self.future: Future[Scores] = Future()
-        self._found: Scores = [()] * n
-        self._left, self._ended = n, False
+        self._lengths = [len(ids) for ids in continuations]
+        self._found: Scores = [()] * len(continuations)
+        self._left, self._ended = len(continuations), False
         self._handles: list[Handle] = []
         self._lock = threading.Lock()
         self.future.add_done_callback(self._cancel_requests)
@@ -70,27 +93,27 @@ class PendingScores:
         if future.cancelled():
             self.cancel()
 
-    def listener(self, places: Sequence[int], n: int) -> Told:
-        """Return the listener of a request for these continuations, with n scores in all."""
+    def listener(self, asked: ScoreRequest) -> Told:
+        """Return the listener of a request."""
         parts: list[Score] = []
 
         def told(event: Event) -> None:
             parts.extend(event.scores)
             if event.finish_reason is None:
                 return
-            if event.finish_reason != "length" or len(parts) != n:
-                self._fail(event)
-            elif n == len(places):
-                self._complete(places, [(score,) for score in parts])
+            if event.finish_reason == "length" and len(parts) == asked.n:
+                self._complete(asked, parts)
             else:
-                self._complete(places, [tuple(parts)])
+                self._fail(event)
 
         return told
 
-    def _complete(self, places: Sequence[int], scores: Scores) -> None:
-        for i, found in zip(places, scores, strict=True):
-            self._found[i] = found
-        self._left -= len(places)
+    def _complete(self, asked: ScoreRequest, scores: Sequence[Score]) -> None:
+        first, *others = asked.places
+        self._found[first] = tuple(scores[: self._lengths[first]])
+        for i, one in zip(others, scores[1:], strict=bool(others)):
+            self._found[i] = (one,)
+        self._left -= len(asked.places)
         if not self._left and self.future.set_running_or_notify_cancel():
             self.future.set_result(self._found)
 

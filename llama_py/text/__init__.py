@@ -1,1 +1,1 @@
-"""Text generation: streams, conversations, tool calls, infill, embeddings, reranking."""
+"""Text generation: streams, conversations, tool calls, infill, embeddings, scores of texts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator
@@ -68,6 +69,16 @@ def test_compare_two_quantizations(capsys: pytest.CaptureFixture[str]) -> None:
         assert out.count("normalised error of") == 3
     same, coarser = means
     assert same < 1e-3 < coarser
+
+
+def test_answer_choices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = example("answer_choices")
+    answer.main([])
+    assert "accuracy: 100% of 2 questions" in capsys.readouterr().out
+    file = tmp_path / "questions.jsonl"
+    file.write_text(json.dumps({"question": "ROMEO:", "choices": [" I", " xyz"], "answer": 1}))
+    answer.main([str(file)])
+    assert "* " in (out := capsys.readouterr().out) and "accuracy: 0% of 1 questions" in out
 
 
 def test_call_functions(capsys: pytest.CaptureFixture[str]) -> None:
