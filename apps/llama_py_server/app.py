@@ -16,6 +16,7 @@ from starlette.routing import Route
 from llama_py_server.routes import (
     chat,
     completions,
+    decisions,
     embeddings,
     hub,
     leases,
@@ -78,6 +79,7 @@ POST: dict[str, Handler] = {
     "/v1/embeddings": embeddings.openai,
     "/rerank": embeddings.rerank, "/reranking": embeddings.rerank,
     "/v1/rerank": embeddings.rerank, "/v1/reranking": embeddings.rerank,
+    "/v1/systemone": decisions.systemone,
     "/props": props.post, "/slots/{id_slot}": slots.post,
     "/lora-adapters": props.set_adapters,
 }  # fmt: skip
@@ -108,6 +110,7 @@ COMPUTE = (
     embeddings.native,
     embeddings.openai,
     embeddings.rerank,
+    decisions.systemone,
     streams.lookup,
 )
 

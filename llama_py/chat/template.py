@@ -83,6 +83,10 @@ class ChatTemplate:
         tokens = {"bos_token": self.bos, "eos_token": self.eos}
         return self._render_template(template, messages=found, **tokens, **deep_copy(variables))
 
+    def render_variables(self, **variables: Any) -> str:
+        """Render with only these variables, without messages. Raises ModelError, as `render`."""
+        return self._render_template(self._template, **deep_copy(variables))
+
     plain = Former("render_plain")
 
     def _render_template(self, template: Template, **variables: Any) -> str:

@@ -251,6 +251,11 @@ class LoadedModel(Resource):
         made.check()
         self.chat_template = made
 
+    def named_template(self, name: str) -> ChatTemplate | None:
+        """Return another template of the file, `tokenizer.chat_template.NAME`; None without it."""
+        source = self.file.metadata.get(f"tokenizer.chat_template.{name}")
+        return self._template(source) if isinstance(source, str) else None
+
     def check_chat_template(self) -> None:
         """Raise ModelError if the model's chat template is invalid."""
         if self.chat_template is not None:

@@ -17,6 +17,7 @@ class Metrics:
     n_drafts, n_drafted, n_accepted   verification steps, draft tokens, accepted draft tokens
     n_longest         tokens of the longest sequence, prompt and response
     n_texts           texts processed for embeddings or reranking
+    n_scored          given tokens whose log probabilities were computed
     ended             requests by finish reason
     """
 
@@ -32,6 +33,7 @@ class Metrics:
     n_accepted: int = 0
     n_longest: int = 0
     n_texts: int = 0
+    n_scored: int = 0
     ended: Counter[str] = field(default_factory=Counter)
 
     def __add__(self, other: Metrics) -> Metrics:

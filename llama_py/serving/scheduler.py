@@ -322,6 +322,7 @@ class Scheduler:
     def _note_scores(self, slot: Slot, job: Job, scores: tuple[Score, ...], seconds: float) -> None:
         """Note the processed part of a prompt; a request for scores only may be complete."""
         self.metrics.n_prompt += len(scores)
+        self.metrics.n_scored += len(scores)
         self.look(slot)
         job.reads -= len(scores)
         job.n_scored, job.alone = job.pos, False
@@ -460,6 +461,7 @@ class Scheduler:
             return False
         if answer.n_left < 1:
             scores = answer.score_alternatives(self.sequences.next_row(slot.id))
+            self.metrics.n_scored += len(scores)
             self._end(slot, "length", scores=scores)
             return False
         return True

@@ -77,6 +77,11 @@ COUNTERS = (
         "Number of texts processed for embeddings and reranking",
         lambda now: now.total.n_texts,
     ),
+    MetricLine(
+        "tokens_scored_total",
+        "Number of given tokens whose log probabilities were computed",
+        lambda now: now.total.n_scored,
+    ),
     MetricLine("states_evicted_total", "Number of checkpoints evicted", lambda now: now.n_evicted),
 )
 

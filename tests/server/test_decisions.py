@@ -1,0 +1,207 @@
+"""/v1/systemone: the responses of llama.cpp's server, and the same for models of any kind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from dev.record import record_systemone
+from dev.record.record_systemone import DATA, NAME, write_model
+from llama_py.gguf.file import GGUFFile
+from llama_py.gguf.write import content
+from llama_py.loading.model import DEMO
+from llama_py.text.decide import Decider, Option, Question
+from llama_py_server.app import app
+from llama_py_server.models.model_pool import holding
+from llama_py_server.models.state import ModelState
+from llama_py_server.params import ListenParams
+from llama_py_server.schema.questions import MAX_QUESTIONS
+from tests.server.served import LOCAL, WAIT, served, until
+from tests.serving.engines import held
+
+RECORDED = json.loads(DATA.read_text())
+
+
+@pytest.fixture(scope="module")
+def deciding(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """Of a server of the model that llama.cpp's server had."""
+    path = tmp_path_factory.mktemp("models") / NAME
+    write_model(path)
+    with served("-m", str(path)) as (client, _):
+        yield client
+
+
+def shape(value: Any) -> Any:
+    """A JSON value with its order of keys, without fractions."""
+    if isinstance(value, dict):
+        return [(key, shape(one)) for key, one in value.items()]
+    return "fraction" if isinstance(value, float) else value
+
+
+def numbers(value: Any) -> list[float]:
+    if isinstance(value, dict):
+        return [x for one in value.values() for x in numbers(one)]
+    return [value] if isinstance(value, float) else []
+
+
+@pytest.mark.parametrize("i", range(len(RECORDED)))
+def test_responses_of_llama_cpp(deciding: TestClient, i: int) -> None:
+    one = RECORDED[i]
+    found = deciding.post("/v1/systemone", json=one["request"])
+    assert found.status_code == one["status"]
+    wanted = json.loads(one["text"])
+    if found.status_code == 200:
+        wanted["model"] = found.json()["model"]
+    assert shape(found.json()) == shape(wanted)
+    assert numbers(found.json()) == pytest.approx(numbers(wanted), abs=1e-4)
+    assert found.text == json.dumps(found.json(), ensure_ascii=False, separators=(",", ":"))
+
+
+ASKED = {
+    "state": "A citizen speaks to the king. " * 6,
+    "questions": {
+        "who": {"type": "choice", "instructions": "Who speaks?", "criteria": {"a": None, "b": "x"}},
+        "is": {"type": "noul", "instructions": "Does a king speak?"},
+        "mood": {"type": "score", "instructions": "How angry?", "criteria": ["calm", "so", "very"]},
+    },
+}
+
+
+def questions() -> list[Question]:
+    sides = Option("true"), Option("false")
+    levels = [Option(str(i), text) for i, text in enumerate(["calm", "so", "very"])]
+    return [
+        Question("who", "choice", "Who speaks?", [Option("a"), Option("b", "x")]),
+        Question("is", "noul", "Does a king speak?", sides),
+        Question("mood", "score", "How angry?", levels),
+    ]
+
+
+def shares(state: ModelState, question: Question) -> Any:
+    """Probabilities of the labels, from one pass over the prompt."""
+    decider = Decider(state.model)
+    ids = decider.prompt(ASKED["state"], question)
+    row = state.model.context(n_ctx=len(ids)).decode(ids)[0].astype(float)
+    logs = np.array([row[id] for (id,) in decider.labels(question)])
+    return np.exp(logs - np.logaddexp.reduce(logs))
+
+
+def test_models_that_are_not_for_decisions(client: TestClient, state: ModelState) -> None:
+    before = state.engine.metrics().total
+    reused, scored = before.n_reused, before.n_scored
+    found = client.post("/v1/systemone", json=ASKED).json()
+    who, yes, mood = (shares(state, one) for one in questions())
+    answers = found["answers"]
+    assert [*answers["who"]["probabilities"].values()] == pytest.approx(who, abs=2e-3)
+    assert answers["is"]["noul"] == pytest.approx(yes[0], abs=2e-3)
+    assert answers["mood"]["score"] == pytest.approx(mood @ [0, 1, 2], abs=5e-3)
+    n = sum(len(Decider(state.model).prompt(ASKED["state"], one)) for one in questions())
+    assert found["usage"] == {"input_tokens": n, "output_tokens": 0}
+    total = state.engine.metrics().total
+    assert total.n_reused > reused + 50  # the state is read once
+    assert total.n_scored == scored + 2 + 2 + 3
+    assert "llamacpp:tokens_scored_total" in client.get("/metrics").text
+
+
+def test_prompts_have_the_state_first(state: ModelState) -> None:
+    decider, t = Decider(state.model), state.tokenizer
+    text = t.detokenize(decider.prompt({"a": "é"}, questions()[1]))
+    assert 'State:\n{"a": "é"}\n\nQuestion:\nDoes a king speak?' in text
+    assert "Options:\nA. yes\nB. no\n\nAnswer with" in text
+    levels = t.detokenize(decider.prompt("x", questions()[2]))
+    assert "A. calm\nB. so\nC. very" in levels
+    choices = t.detokenize(decider.prompt("x", questions()[0]))
+    assert "A. a\nB. b: x" in choices
+
+
+def test_models_without_a_chat_template(tmp_path: Path) -> None:
+    file, path = GGUFFile.open(DEMO), tmp_path / "base.gguf"
+    stored = {k: v for k, v in file.metadata.stored_values.items() if "chat_template" not in k}
+    path.write_bytes(b"".join(content(stored, list(file.tensors.values()))))
+    with served("-m", str(path)) as (client, state):
+        decider = Decider(state.model)
+        text = state.tokenizer.detokenize(decider.prompt("x", questions()[1]))
+        assert text.endswith("option.\n\nAnswer:")
+        assert decider.labels(questions()[1]) == [
+            state.tokenizer.tokenize(label, False) for label in (" A", " B")
+        ]
+        found = client.post("/v1/systemone", json=ASKED).json()["answers"]["is"]["noul"]
+        assert found == pytest.approx(shares(state, questions()[1])[0], abs=2e-3)
+
+
+def test_models_that_are_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / NAME
+    write_model(path, kind="lev")
+    with served("-m", str(path)) as (client, _):
+        found = client.post("/v1/systemone", json=ASKED)
+        assert found.status_code == 501 and "of type 'lev'" in found.json()["error"]["message"]
+    monkeypatch.setattr(record_systemone, "TEMPERATURES", {"choice": -1.0})
+    write_model(path)
+    with served("-m", str(path)) as (client, _):
+        found = client.post("/v1/systemone", json=ASKED)
+        assert found.status_code == 501
+        assert "decision.temperature.choice must be a positive number" in found.text
+
+
+def test_limits(client: TestClient, state: ModelState, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = ASKED["questions"]["is"]  # type: ignore[index]
+    many = {str(i): one for i in range(MAX_QUESTIONS + 1)}
+    found = client.post("/v1/systemone", json={"state": "x", "questions": many})
+    assert found.status_code == 400 and "Field 'questions'" in found.json()["error"]["message"]
+    long = client.post("/v1/systemone", json={**ASKED, "state": "word " * 5000})
+    assert long.status_code == 400
+    assert long.json()["error"]["type"] == "exceed_context_size_error"
+    image = {**ASKED, "images": ["data:image/png;base64,AAAA"]}
+    assert client.post("/v1/systemone", json=image).status_code == 501
+    listen = ListenParams(api_key=("a",), client_tokens=5)
+    limited = TestClient(app(holding(state), listen), LOCAL, raise_server_exceptions=False)
+    head = {"authorization": "Bearer a"}
+    assert limited.post("/v1/systemone", json=ASKED, headers=head).status_code == 200
+    assert limited.post("/v1/systemone", json=ASKED, headers=head).status_code == 429
+    monkeypatch.setattr(state.engine, "max_queue", 0)
+    assert client.post("/v1/systemone", json=ASKED).status_code == 503
+    monkeypatch.undo()
+    assert client.post("/v1/systemone", json=ASKED).status_code == 200
+
+
+def test_questions_of_clients_that_leave_are_cancelled(state: ModelState) -> None:
+    made = app(holding(state), ListenParams())
+    body = json.dumps({**ASKED, "state": "Another state. " * 20}).encode()
+    sent: list[Any] = []
+
+    async def hang_up() -> None:
+        received = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+        async def receive() -> Any:
+            if (message := next(received, None)) is not None:
+                return message
+            while not state.engine.metrics().n_busy:
+                await asyncio.sleep(0.01)
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": "/v1/systemone",
+            "headers": [],
+            "query_string": b"",
+            "root_path": "",
+        }
+        await asyncio.wait_for(made(scope, receive, send), WAIT)
+
+    before = state.engine.metrics().total.ended["cancelled"]
+    with held(state.engine, 0):
+        asyncio.run(hang_up())
+    until(lambda: state.engine.metrics().total.ended["cancelled"] >= before + 2)
+    until(lambda: all(slot.state == "idle" for slot in state.engine.slots()))
+    assert sent[0]["status"] == 499
