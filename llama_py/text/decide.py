@@ -1,8 +1,7 @@
 """Decisions: typed questions about a state, answered by the probabilities of their options.
 
-A model reads the state, a question and its options with labels, A, B and so on. The probabilities
-of the labels as the next text are those of the options (llama.cpp's server-decision.cpp). No text
-is generated. Files of decision models have a template for the prompt and temperatures; other models
+A model reads the state, a question and its options with labels, A, B and so on. An option has the
+probability of its label as the next text (llama.cpp's server-decision.cpp). No text is generated. Files of decision models have a template for the prompt and temperatures; other models
 get a question through their chat template.
 """
 

@@ -50,7 +50,7 @@ def _read(state: ModelState, body: Body) -> list[Asked]:
 
 
 async def _score(state: ModelState, asked: Sequence[Asked]) -> list[list[tuple[Score, ...]]]:
-    """Score the labels of all questions, as many questions at a time as the engine has slots."""
+    """Score the labels of all questions, at most one question per slot at a time."""
     free, client = asyncio.Semaphore(state.engine.n_slots), CLIENT.get()
     options: dict[str, Any] = {
         "client": "" if client is None else client.name,
