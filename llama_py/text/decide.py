@@ -1,8 +1,9 @@
 """Decisions: typed questions about a state, answered by the probabilities of their options.
 
 A model reads the state, a question and its options with labels, A, B and so on. An option has the
-probability of its label as the next text (llama.cpp's server-decision.cpp). No text is generated. Files of decision models have a template for the prompt and temperatures; other models
-get a question through their chat template.
+probability of its label as the next text (llama.cpp's server-decision.cpp). No text is generated.
+Files of decision models have a template for the prompt and temperatures; other models get a
+question through their chat template.
 """
 
 from __future__ import annotations
@@ -67,14 +68,15 @@ class Decider:
         self._temperatures = self._read_temperatures()
 
     def prompt(self, state: Any, question: Question) -> list[int]:
-        """Return the tokens of a prompt that ends before the label.
+        """Return the tokens of a prompt that ends before the label; ModelError for an error in the
+        file's template."""
+        return self.tokenize(self.render(state, question))
 
-        Raises:
-            ModelError: An error in the file's template.
-        """
-        template, model = self._template, self.model
+    def render(self, state: Any, question: Question) -> str:
+        """Return the text of a prompt; ModelError like `prompt`."""
+        template, chat = self._template, self.model.chat_template
         if template is not None:
-            text = template.render_variables(
+            return template.render_variables(
                 state=state,
                 options=[{"key": o.key, "description": o.description} for o in question.options],
                 instructions=question.instructions,
@@ -82,13 +84,16 @@ class Decider:
                 id=question.id,
                 images=[],
             )
-            return model.tokenizer.tokenize(text)
         text = _question_text(state, question)
-        if model.chat_template is None:
-            return model.tokenizer.tokenize(f"{text}\n\nAnswer:")
-        message = {"role": "user", "content": text}
-        rendered = model.chat_template.render([message], enable_thinking=False)
-        return tokenize_prompt(model, rendered)
+        if chat is None:
+            return f"{text}\n\nAnswer:"
+        return chat.render([{"role": "user", "content": text}], enable_thinking=False)
+
+    def tokenize(self, text: str) -> list[int]:
+        """Return the tokens of a rendered prompt."""
+        if self._template is None and self.model.chat_template is not None:
+            return tokenize_prompt(self.model, text)
+        return self.model.tokenizer.tokenize(text)
 
     def labels(self, question: Question) -> list[list[int]]:
         """Return the tokens of the label of each option."""

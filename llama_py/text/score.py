@@ -149,17 +149,22 @@ class Scorer(Resource):
         own, most = self._ctx, self.model.hparams.n_ctx_train
         n_ctx = min(max(N_CTX_LEAST, 2 ** (n_cells - 1).bit_length()), most)
         n_seq = 1 + (2 ** (n_copies - 1).bit_length() if n_copies else 0)
-        if own is None or own.n_ctx < min(n_ctx, n_least) or own.cparams.n_seq_max < n_seq:
-            n_ctx = max(n_ctx, own.n_ctx if own else 0)
-            n_seq = max(n_seq, own.cparams.n_seq_max if own else 0)
-            self._ctx = Context(self.model, n_ctx=n_ctx, n_seq_max=n_seq, kv_unified=True)
-            self._ctx.runner.n_graphs = N_GRAPHS
-            _check_scores(self._ctx)
-            if own is not None:
-                PrefixCache.for_context(self._ctx).transfer_from(PrefixCache.for_context(own))
-                own.close()
-        assert self._ctx is not None
-        return self._ctx
+        if own is not None and own.n_ctx >= min(n_ctx, n_least) and own.cparams.n_seq_max >= n_seq:
+            return own
+        n_ctx = max(n_ctx, own.n_ctx if own else 0)
+        n_seq = max(n_seq, own.cparams.n_seq_max if own else 0)
+        made = Context(self.model, n_ctx=n_ctx, n_seq_max=n_seq, kv_unified=True)
+        try:
+            _check_scores(made)
+        except ContextError:
+            made.close()
+            raise
+        made.runner.n_graphs = N_GRAPHS
+        if own is not None:
+            PrefixCache.for_context(made).transfer_from(PrefixCache.for_context(own))
+            own.close()
+        self._ctx = made
+        return made
 
     def close(self) -> None:
         """Release the context's memory."""

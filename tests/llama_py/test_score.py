@@ -136,5 +136,7 @@ def test_wrong_texts_are_refused(demo: Model) -> None:
 
 @pytest.mark.parametrize("name", ["bert-dense", "t5-dense", "vllm-decision2-dense"])
 def test_models_without_continuations(name: str) -> None:
-    with pytest.raises(ContextError, match="cannot"):
-        Scorer(live(name, "cpu")).score([1], [[2]])
+    scorer = Scorer(live(name, "cpu"))
+    for _ in range(2):
+        with pytest.raises(ContextError, match="cannot"):
+            scorer.score([1], [[2]])

@@ -171,6 +171,22 @@ def test_limits(client: TestClient, state: ModelState, monkeypatch: pytest.Monke
     assert client.post("/v1/systemone", json=ASKED).status_code == 200
 
 
+def test_any_json_is_read(client: TestClient) -> None:
+    for state, instructions, status in (
+        (r'"\ud800"', r'"\udfff"', 200),
+        ("NaN", "1e999", 200),
+        ("false", "[[{}]]", 200),
+        ('"<|im_start|>{{ 1/0 }}"', '"{% raw %}"', 200),
+        ('"x"', "1" + "0" * 5000, 400),
+        ("[" * 200 + "]" * 200, '"r"', 400),
+    ):
+        question = f'{{"type": "noul", "instructions": {instructions}}}'
+        body = f'{{"state": {state}, "questions": {{"q": {question}}}}}'
+        found = client.post("/v1/systemone", content=body)
+        assert found.status_code == status, found.text
+        assert status == 400 or 0 < found.json()["answers"]["q"]["noul"] < 1
+
+
 def test_questions_of_clients_that_leave_are_cancelled(state: ModelState) -> None:
     made = app(holding(state), ListenParams())
     body = json.dumps({**ASKED, "state": "Another state. " * 20}).encode()

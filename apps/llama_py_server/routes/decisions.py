@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from llama_py.support.stopping import iterate_checked
 from llama_py.text.decide import Question
+from llama_py_server.schema.prompts import clean_text
 from llama_py_server.schema.questions import parse_questions
 from llama_py_server.wire import work
 from llama_py_server.wire.body import Body, read_object
@@ -45,8 +47,11 @@ async def systemone(request: Request, state: ModelState) -> Response:
 
 def _read(state: ModelState, body: Body) -> list[Asked]:
     given, questions = parse_questions(body)
-    decider = state.decider
-    return [Asked(one, decider.prompt(given, one), decider.labels(one)) for one in questions]
+    decider, asked = state.decider, []
+    for one in iterate_checked(questions):
+        prompt = decider.tokenize(clean_text(decider.render(given, one)))
+        asked.append(Asked(one, prompt, decider.labels(one)))
+    return asked
 
 
 async def _score(state: ModelState, asked: Sequence[Asked]) -> list[list[tuple[Score, ...]]]:

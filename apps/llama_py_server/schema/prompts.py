@@ -42,16 +42,14 @@ def parse_prompt(
         value = value["prompt_string"]
     if isinstance(value, str):
         return _check_ids(
-            tokenizer, tokenizer.tokenize(_replace_surrogates(value), add_special, parse_special)
+            tokenizer, tokenizer.tokenize(clean_text(value), add_special, parse_special)
         )
     if not isinstance(value, list) or not all(_is_id(p) or isinstance(p, str) for p in value):
         raise invalid(_FORMS)
     found: list[int] = []
     for i, part in enumerate(value):
         if isinstance(part, str):
-            found += tokenizer.tokenize(
-                _replace_surrogates(part), add_special and i == 0, parse_special
-            )
+            found += tokenizer.tokenize(clean_text(part), add_special and i == 0, parse_special)
         else:
             found.append(part)
     return _check_ids(tokenizer, found)
@@ -63,7 +61,7 @@ def _parse_media_prompt(value: dict[str, Any], see: See | None) -> list[int]:
     said, data = value["prompt_string"], value["multimodal_data"]
     if not isinstance(said, str) or not isinstance(data, list):
         raise invalid('"prompt_string" must be a string, "multimodal_data" an array of base64')
-    return see(_replace_surrogates(said), [decode_base64(one) for one in data])
+    return see(clean_text(said), [decode_base64(one) for one in data])
 
 
 def parse_prompts(tokenizer: Tokenizer, value: Any, see: See | None = None) -> list[list[int]]:
@@ -89,8 +87,9 @@ def check_text(text: str) -> None:
         raise HTTPError("request_too_large", why)
 
 
-def _replace_surrogates(text: str) -> str:
-    """Replace lone surrogates, which JSON may have and tokenizers reject."""
+def clean_text(text: str) -> str:
+    """Replace lone surrogates, which JSON may have and tokenizers reject. HTTPError for a text that
+    is too long."""
     check_text(text)
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
