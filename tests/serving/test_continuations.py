@@ -64,6 +64,16 @@ def test_a_prompt_is_computed_once(name: str) -> None:
         assert made.metrics().total.n_prompt - n <= 4 * 5 + 1
 
 
+@pytest.mark.parametrize("name", ["llama-dense", "qwen35-dense", "mamba2-dense"])
+def test_later_continuations_find_the_prompt(name: str) -> None:
+    prompt = tokens(90)
+    with engine(name, kv_unified=True) as made:
+        for i in range(3):
+            texts, before = [tokens(5, 70 + i)], made.metrics().total.n_prompt
+            check(name, prompt, texts, made.score(prompt, texts).result(WAIT))
+            assert made.metrics().total.n_prompt - before == (5 if i else len(prompt) + 4)
+
+
 def test_continuations_are_one_batch() -> None:
     texts, prompt = [tokens(5, 60 + i) for i in range(4)], tokens(90)
     with engine("llama-dense", kv_unified=True, n_piece=None) as made:
