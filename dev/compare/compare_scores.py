@@ -7,7 +7,7 @@ different lengths. All engines score the same ids, and the table has the largest
 continuation's log probability from the first row. For an idle machine.
 
 * `separate`: a request per choice with the log probabilities of its whole text, like
-  `/v1/completions` with `echo`, one after another or as many as slots
+  `/v1/completions` with `echo`, one after another or one per slot
 * `Engine.score`, `Model.score`: a question's choices after its prompt
 """
 
@@ -39,7 +39,7 @@ ScoreAll = Callable[[Sequence[Question]], list[float]]
 
 
 def questions(p: argparse.Namespace, n_vocab: int, n: int) -> list[Question]:
-    """Return n questions."""
+    """Return random questions with prompts and choices of the given lengths."""
     rng = np.random.default_rng(p.seed)
 
     def ids(n: int) -> list[int]:
@@ -81,7 +81,7 @@ class Separate:
         first = len(prompt) - 1
         scores: list[float] = []
 
-        def told(event: Event) -> None:
+        def receive(event: Event) -> None:
             scores.extend(one.logprob or 0.0 for one in event.scores)
             if event.finish_reason is not None:
                 found[i] = sum(scores[first:])
@@ -89,10 +89,10 @@ class Separate:
 
         params = AnswerParams(max_tokens=0)
         request = Request(prompt=[*prompt, *ids], params=params, prompt_logprobs=0)
-        self.engine.submit(request, told)
+        self.engine.submit(request, receive)
 
 
-def of_engine(engine: Engine) -> ScoreAll:
+def score_with_engine(engine: Engine) -> ScoreAll:
     """Return the scores of `Engine.score`, a question at a time."""
 
     def score(asked: Sequence[Question]) -> list[float]:
@@ -102,7 +102,7 @@ def of_engine(engine: Engine) -> ScoreAll:
     return score
 
 
-def of_model(model: llama_py.Model) -> ScoreAll:
+def score_with_model(model: llama_py.Model) -> ScoreAll:
     """Return the scores of `Model.score`, a question at a time."""
 
     def score(asked: Sequence[Question]) -> list[float]:
@@ -125,8 +125,8 @@ def engines(p: argparse.Namespace) -> Iterator[tuple[llama_py.Model, dict[str, S
             {
                 "separate": Separate(engine, 1),
                 f"separate, {p.choices} at once": Separate(engine, p.choices),
-                "Engine.score": of_engine(engine),
-                "Model.score": of_model(model),
+                "Engine.score": score_with_engine(engine),
+                "Model.score": score_with_model(model),
             },
         )
 

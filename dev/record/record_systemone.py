@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Record what llama.cpp's server answers at /v1/systemone:
+"""Record responses of llama.cpp's server at /v1/systemone:
 
     python -m venv peer && peer/bin/pip install xllamacpp==2026.10.11549
     python -m dev.record.record_systemone peer/bin/python
 
-The server is that of the package xllamacpp. It serves the demo model as a decision model of the
-type "openjev". Requests, statuses and texts of the responses go to tests/data/systemone.json.
+The package xllamacpp has the server. It serves the demo model as a decision model of the type
+"openjev". Requests, statuses and texts of the responses go to tests/data/systemone.json.
 """
 
 from __future__ import annotations

@@ -197,8 +197,8 @@ class Engine(Resource):
     ) -> Future[Scores]:
         """Score continuations of a prompt, given as ids: for each the `Score` of its tokens.
 
-        The requests share the slots with others. The prompt is computed once, or not at all if it
-        is cached, and its continuations together, in as many batches as the slots require.
+        The requests share the slots with others. The prompt is computed once, unless it is cached,
+        and the continuations of several slots are computed in one batch.
 
         Args:
             prompt: At least one token.

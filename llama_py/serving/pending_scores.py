@@ -82,7 +82,7 @@ class PendingScores:
             handle.cancel()
 
     def cancel(self) -> None:
-        """Cancel all requests."""
+        """Cancel the requests of all continuations."""
         with self._lock:
             self._ended = True
             handles = [*self._handles]
@@ -97,7 +97,7 @@ class PendingScores:
         """Return the listener of a request."""
         parts: list[Score] = []
 
-        def told(event: Event) -> None:
+        def receive(event: Event) -> None:
             parts.extend(event.scores)
             if event.finish_reason is None:
                 return
@@ -106,7 +106,7 @@ class PendingScores:
             else:
                 self._fail(event)
 
-        return told
+        return receive
 
     def _complete(self, asked: ScoreRequest, scores: Sequence[Score]) -> None:
         first, *others = asked.places

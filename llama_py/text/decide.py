@@ -30,7 +30,7 @@ _SIZES = {"3_5": range(3, 6), "6_10": range(6, 11)}  # numbers of options with o
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class QuestionOption:
     """An option of a question: its name, and a JSON value that describes it, or None."""
 
     key: str
@@ -50,7 +50,7 @@ class Question:
     id: str
     kind: str
     instructions: Any
-    options: Sequence[Option] = field(default=())
+    options: Sequence[QuestionOption] = field(default=())
 
 
 class Decider:

@@ -233,7 +233,7 @@ def _score_copies(
             padding = [ids[-1]] * (longest - len(ids))
             sequences.extend(seq_id, [*ids, *padding], prompt, drafts=False)
         while wanted := {s: n for s in found if (n := len(sequences.pending(s)) - 1)}:
-            for seq_id, scores in score_pending(sequences, _first(wanted, most), tops).items():
+            for seq_id, scores in score_pending(sequences, _limit_rows(wanted, most), tops).items():
                 found[seq_id] += scores
     finally:
         for seq_id in found:
@@ -242,7 +242,7 @@ def _score_copies(
     return [scores[: len(ids) - 1] for ids, scores in zip(texts, found.values(), strict=True)]
 
 
-def _first(wanted: dict[int, int], most: int) -> dict[int, int]:
+def _limit_rows(wanted: dict[int, int], most: int) -> dict[int, int]:
     """Return the first `most` of the wanted tokens, by sequence."""
     found = {}
     for seq_id, n in wanted.items():

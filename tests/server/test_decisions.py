@@ -17,7 +17,7 @@ from dev.record.record_systemone import DATA, NAME, write_model
 from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.write import content
 from llama_py.loading.model import DEMO
-from llama_py.text.decide import Decider, Option, Question
+from llama_py.text.decide import Decider, QuestionOption, Question
 from llama_py_server.app import app
 from llama_py_server.models.model_pool import holding
 from llama_py_server.models.state import ModelState
@@ -75,10 +75,10 @@ ASKED = {
 
 
 def questions() -> list[Question]:
-    sides = Option("true"), Option("false")
-    levels = [Option(str(i), text) for i, text in enumerate(["calm", "so", "very"])]
+    sides = QuestionOption("true"), QuestionOption("false")
+    levels = [QuestionOption(str(i), text) for i, text in enumerate(["calm", "so", "very"])]
     return [
-        Question("who", "choice", "Who speaks?", [Option("a"), Option("b", "x")]),
+        Question("who", "choice", "Who speaks?", [QuestionOption("a"), QuestionOption("b", "x")]),
         Question("is", "noul", "Does a king speak?", sides),
         Question("mood", "score", "How angry?", levels),
     ]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from llama_py_server.models.state import ModelState
 
 
-class Asked(NamedTuple):
+class TokenizedQuestion(NamedTuple):
     """A question, and the tokens of its prompt and of its labels."""
 
     question: Question
@@ -45,16 +45,18 @@ async def systemone(request: Request, state: ModelState) -> Response:
     return await work.read(request, _write, state, asked, scores, n)
 
 
-def _read(state: ModelState, body: Body) -> list[Asked]:
+def _read(state: ModelState, body: Body) -> list[TokenizedQuestion]:
     given, questions = parse_questions(body)
     decider, asked = state.decider, []
     for one in iterate_checked(questions):
         prompt = decider.tokenize(clean_text(decider.render(given, one)))
-        asked.append(Asked(one, prompt, decider.labels(one)))
+        asked.append(TokenizedQuestion(one, prompt, decider.labels(one)))
     return asked
 
 
-async def _score(state: ModelState, asked: Sequence[Asked]) -> list[list[tuple[Score, ...]]]:
+async def _score(
+    state: ModelState, asked: Sequence[TokenizedQuestion]
+) -> list[list[tuple[Score, ...]]]:
     """Score the labels of all questions, at most one question per slot at a time."""
     free, client = asyncio.Semaphore(state.engine.n_slots), CLIENT.get()
     options: dict[str, Any] = {
@@ -63,7 +65,7 @@ async def _score(state: ModelState, asked: Sequence[Asked]) -> list[list[tuple[S
         "t_max": float(state.options.listen.timeout),
     }
 
-    async def score(one: Asked) -> list[tuple[Score, ...]]:
+    async def score(one: TokenizedQuestion) -> list[tuple[Score, ...]]:
         async with free:
             return await asyncio.wrap_future(state.engine.score(one.prompt, one.labels, **options))
 
@@ -76,7 +78,10 @@ async def _score(state: ModelState, asked: Sequence[Asked]) -> list[list[tuple[S
 
 
 def _write(
-    state: ModelState, asked: Sequence[Asked], scores: list[list[tuple[Score, ...]]], n: int
+    state: ModelState,
+    asked: Sequence[TokenizedQuestion],
+    scores: list[list[tuple[Score, ...]]],
+    n: int,
 ) -> Response:
     answers = {}
     for one, labels in zip(asked, scores, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llama_py.text.decide import KINDS, LABELS, MOST_LEVELS, Option, Question
+from llama_py.text.decide import KINDS, LABELS, MOST_LEVELS, QuestionOption, Question
 from llama_py_server.wire.body import Body, check_length
 from llama_py_server.wire.errors import HTTPError, invalid, not_supported
 
@@ -51,22 +51,22 @@ def _parse_question(name: str, given: Any) -> Question:
     return Question(name, kind, instructions, options)
 
 
-def _choices(name: str, criteria: Any) -> list[Option]:
+def _choices(name: str, criteria: Any) -> list[QuestionOption]:
     if not isinstance(criteria, dict) or not criteria:
         raise _wrong(name, '"criteria" must be a non-empty object')
-    return [Option(key, description) for key, description in criteria.items()]
+    return [QuestionOption(key, description) for key, description in criteria.items()]
 
 
-def _levels(name: str, criteria: Any) -> list[Option]:
+def _levels(name: str, criteria: Any) -> list[QuestionOption]:
     if not isinstance(criteria, list) or not 2 <= len(criteria) <= MOST_LEVELS:
         raise _wrong(name, f'"criteria" must be an array of 2 to {MOST_LEVELS} levels')
-    return [Option(str(i), description) for i, description in enumerate(criteria)]
+    return [QuestionOption(str(i), description) for i, description in enumerate(criteria)]
 
 
-def _sides(name: str, criteria: Any) -> list[Option]:
+def _sides(name: str, criteria: Any) -> list[QuestionOption]:
     if criteria is not None and not isinstance(criteria, dict):
         raise _wrong(name, '"criteria" must be an object')
-    return [Option(key, (criteria or {}).get(key)) for key in ("true", "false")]
+    return [QuestionOption(key, (criteria or {}).get(key)) for key in ("true", "false")]
 
 
 def _wrong(name: str, why: str) -> HTTPError:
