@@ -27,6 +27,7 @@ from typing import Any
 
 from dev import tiny_models as tiny
 from dev.record.golden import judge as judging
+from dev.record.golden.engines import LlamaCpp
 from dev.record.golden.judge import Judged
 from llama_py.models import known_architectures
 
@@ -88,20 +89,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(any("**" in line for line in rows(results)))
 
 
-def apart(arch: str, variant: str) -> Any:
+def apart(arch: str, variant: str, engine: type[LlamaCpp] = LlamaCpp) -> Any:
     """Check a tiny model in a separate process; return the results, or a message. If llama.cpp
     ends the process, check again without quantized files."""
     with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as errors:
-        found = _once(arch, variant, judging.QUANTIZED, errors.name)
+        found = _once(arch, variant, judging.QUANTIZED, errors.name, engine)
         if isinstance(found, str) and ENDED.search(errors.read()):
-            found = _once(arch, variant, (), errors.name)
+            found = _once(arch, variant, (), errors.name, engine)
     return found
 
 
-def _once(arch: str, variant: str, types: Sequence[str], errors: str) -> Any:
+def _once(
+    arch: str, variant: str, types: Sequence[str], errors: str, engine: type[LlamaCpp]
+) -> Any:
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe(duplex=False)
-    child = context.Process(target=_tell, args=(there, arch, variant, types, errors))
+    child = context.Process(target=_tell, args=(there, arch, variant, types, errors, engine))
     child.start()
     there.close()
     try:
@@ -114,10 +117,17 @@ def _once(arch: str, variant: str, types: Sequence[str], errors: str) -> Any:
     return found
 
 
-def _tell(answer: Connection, arch: str, variant: str, types: Sequence[str], errors: str) -> None:
+def _tell(
+    answer: Connection,
+    arch: str,
+    variant: str,
+    types: Sequence[str],
+    errors: str,
+    engine: type[LlamaCpp],
+) -> None:
     os.dup2(os.open(errors, os.O_WRONLY | os.O_TRUNC), 2)
     try:
-        answer.send(judging.stored(judging.judge(arch, variant, types)))
+        answer.send(judging.stored(judging.judge(arch, variant, types, engine)))
     except Exception as e:
         answer.send(f"{type(e).__name__}: {e}")
 

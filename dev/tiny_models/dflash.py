@@ -14,6 +14,19 @@ KEYS = {
 LEAN = ("markov_*", "conf_proj.*", "selector_*", "*.scale")
 GAIN = {"*.attn_output.weight": 0.5}
 MEAN = {"*.attn_[qk]_norm.weight": 0.5}
+# The later llama.cpp computes blocks of several sequences one after another.
+BLOCK_RUNS = ("nodes-features", "nodes-blocks", "nodes-blocks-fa-off", "features", "blocks",
+              "exact-blocks", "blocks-sequences")  # fmt: skip
+LILICORR = {
+    "/lilicorr.hidden_size": 24,
+    "/lilicorr.candidate_topk": 4,
+    "/lilicorr.num_heads": 2,
+    "/lilicorr.num_layers": 2,
+    "/lilicorr.factor_dim": 12,
+    "/lilicorr.mlp_hidden_size": 40,
+    "/lilicorr.vector_eps": 1e-3,
+    "/lilicorr.logit_scale": 1.5,
+}
 
 TINY = {
     # separate embeddings, also used as head; a window; keys that are also values
@@ -106,4 +119,37 @@ TINY = {
         mean=MEAN,
         drafts_for=("qwen3", "dense"),
     ),
-}
+    # attention between candidates; the other model's embeddings and head
+    "candidates": Tiny(
+        keys={**KEYS, **LILICORR},
+        without=(
+            "markov_*", "conf_proj.*", "selector_*", "*_conv_*", "*.scale", "d2t", "output.weight",
+            "token_embd.weight",
+        ),
+        gain=GAIN | {"lilicorr.*": 2, "blk.[234].ffn_*": 2},
+        mean=MEAN,
+        newest=True,
+        runs=BLOCK_RUNS,
+        drafts_for=("qwen3", "dense"),
+    ),
+    # its own embeddings and a head of some tokens; two candidates, blocks of four tokens
+    "few": Tiny(
+        keys={
+            **KEYS,
+            **LILICORR,
+            "block_size": 4,
+            "embedding_scale": 2.0,
+            "/lilicorr.candidate_topk": 2,
+            "/lilicorr.num_heads": 3,
+            "/lilicorr.num_layers": 1,
+        },
+        without=("markov_*", "conf_proj.*", "selector_*", "*_conv_*", "*.scale"),
+        unread={"d2t": (48,)},
+        gain=GAIN | {"lilicorr.*": 2, "token_embd.weight": 0.3},
+        mean=MEAN,
+        newest=True,
+        runs=BLOCK_RUNS,
+        familiar=True,
+        drafts_for=("llama", "dense"),
+    ),
+}  # fmt: skip

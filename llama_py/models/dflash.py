@@ -3,8 +3,9 @@ computed from the other model's hidden states; a block attends to these and to i
 (models/dflash.cpp).
 
 A head after it may choose each token by the one before it (DSpark), or convolutions along the
-block and scores of pairs of tokens (DFlash2). Layers may be DeepSeek-V4's, with several residual
-streams (`_dflash_streams.py`).
+block and scores of pairs of tokens (DFlash2), or layers of attention between candidates of a block
+that get the state before it, and scores of pairs (LiLiCorr, llama.cpp b11739). Layers may be
+DeepSeek-V4's, with several residual streams (`_dflash_streams.py`).
 
 If blocks have different lengths, or a key or a tensor does not fit, llama.cpp ends the process;
 here that is an error.
@@ -27,7 +28,7 @@ from llama_py.blocks.softmax import Scores
 from llama_py.gguf.keys import Keys, divisor, flag, number, text, uint, uints
 from llama_py.graph.borrowed import TargetTensors
 from llama_py.graph.builder import GraphBuilder
-from llama_py.graph.inputs.tokens import InputEmbd
+from llama_py.graph.inputs.tokens import InputEmbd, InputEmbdH
 from llama_py.hparams import RMS_EPS, HParams
 from llama_py.hparams.cparams import CParams
 from llama_py.hparams.layer_shape import ROPE_MROPE, ROPE_NEOX, ROPE_NORMAL, Rope, Window
@@ -37,6 +38,7 @@ from llama_py.models.trunks.architecture import Architecture
 from llama_py.models.trunks.dflash_streams import StreamBlockLayer, StreamSizes
 from llama_py.models.trunks.draft import Ends, target_layers
 from llama_py.models.trunks.draft_heads import BlockConv, MarkovHead, Selector
+from llama_py.models.trunks.lilicorr import LiLiCorr, LiLiCorrSizes, read_sizes
 from llama_py.models.trunks.rules import DraftBlock, DraftRules
 from llama_py.models.trunks.streams import spread
 from llama_py.weights import Weights
@@ -72,15 +74,19 @@ class DFlashHParams(HParams):
     n_streams: int = uint("hyper_connection.count", 0)
     swa_layers: tuple[bool, ...] = ()
     streams: StreamSizes | None = None
+    lilicorr: LiLiCorrSizes | None = None
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
         self.target_layers = target_layers(keys, "the layers that it drafts from")
+        self.lilicorr = read_sizes(keys, self.n_embd, self.n_vocab, self.block_size)
         if self.n_layer_nextn:
             raise keys.error("nextn_predict_layers", "must be 0")
         if self.n_streams:
             self.streams = StreamSizes(keys, self)
             self.swa_layers = (True,) * self.n_layer_all
+            if self.lilicorr is not None:
+                raise keys.error("hyper_connection.count", "must be 0 for a model with LiLiCorr")
         elif self.n_swa:
             key = "attention.sliding_window_pattern"
             self.swa_layers = keys.flags(key, self.n_layer_all)
@@ -240,15 +246,30 @@ class DFlash(Architecture):
             sizes = hp.selector_rank, hp.selector_top_k, hp.block_size
             self.selector = Selector(w, n_embd, hp.n_vocab, *sizes)
         pairs = self.selector is not None
+        self.lilicorr: LiLiCorr | None = None
+        if hp.lilicorr is not None:
+            self._check_alone(w)
+            self.lilicorr = LiLiCorr(w, hp.lilicorr, hp.n_layer)
         self.connections: HeadConnections | None = None
         if hp.streams is not None:
             self.connections = HeadConnections(w, n_embd, eps=hp.streams.eps)
         self.layers = [self._layer(w.layer(il), pairs) for il in range(hp.n_layer)]
         chained, first = self.markov is not None, int(not hp.sample_from_anchor)
         sure = self.markov is not None and self.markov.sure is not None
-        n_pairs = hp.selector_top_k * pairs
-        block = DraftBlock(hp.block_size, first if chained else 1, chained, sure, n_pairs)
+        n_pairs, anchored = hp.selector_top_k * pairs, hp.lilicorr is not None
+        if hp.lilicorr is not None:
+            n_pairs = hp.lilicorr.top_k
+        first = first if chained else 1
+        block = DraftBlock(hp.block_size, first, chained, sure, n_pairs, anchored)
         self.draft_rules = DraftRules(self.draft_method(w.infos), hp.target_layers, block)
+
+    def _check_alone(self, w: Weights) -> None:
+        """Raise WeightsError if the file has another head in addition to LiLiCorr."""
+        if self.markov is not None or self.selector is not None:
+            raise WeightsError(
+                f"{w.source}: the file has two heads that choose tokens, LiLiCorr and another; "
+                "convert the model again"
+            )
 
     def _layer(self, w: Weights, pairs: bool) -> BlockLayer | StreamBlockLayer:
         if self.hp.streams is not None:
@@ -276,7 +297,7 @@ class DFlash(Architecture):
         if g.ubatch.token is None:
             self._store(g)
             return
-        inp = g.add_input(InputEmbd(self.hp.n_embd, g.n_tokens, ("", "")))
+        inp = g.add_input(InputEmbdH(self.hp.n_embd, g.n_tokens, name=""))
         cur, factor = self.ends.rows(g, inp.tokens), self.hp.embedding_scale
         cur = g.cb(scale(cur, factor) if factor else cur, "inp_noise_embd")
         if self.connections is not None:
@@ -293,6 +314,22 @@ class DFlash(Architecture):
         for head in (self.markov, self.selector):
             if head is not None:
                 head(g, inp.tokens)
+        if self.lilicorr is not None:
+            self._correlate(g, self.lilicorr, inp.h)
+
+    def _correlate(self, g: GraphBuilder, head: LiLiCorr, states: Tensor) -> None:
+        """Apply LiLiCorr to whole blocks with states before them."""
+
+        def rows(ids: Tensor) -> Tensor:
+            return self.ends.rows(g, ids)
+
+        logits, hidden = g.res.t_logits, g.res.t_embd
+        assert logits is not None and hidden is not None
+        whole = g.n_tokens == g.ubatch.n_seqs_unq * self.hp.block_size
+        if whole and g.ubatch.embd is not None:
+            g.res.t_h_nextn = head(g, rows, logits, hidden, states)
+        elif g.params.target_tensors.stands_in:
+            head.build_unused(g, rows)
 
     def _store(self, g: GraphBuilder) -> None:
         """Store keys and values of every layer for the other model's hidden states."""

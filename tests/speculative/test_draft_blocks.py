@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dev.tiny_models.dflash import LILICORR
 from ggml_py.errors import ContextError, HParamsError, ModelError, WeightsError
 from llama_py.batch import Batch
 from llama_py.context import Context
@@ -23,11 +24,14 @@ from tests.support.split_models import shared
 KINDS = {
     "own": "dflash",
     "pairs": "dflash",
+    "candidates": "dflash",
+    "few": "dflash",
     "markov": "dspark",
     "some": "dspark",
     "streams": "dspark",
 }
-FIRST = {"own": 1, "pairs": 1, "markov": 0, "some": 1, "streams": 0}
+FIRST = dict.fromkeys(KINDS, 1) | {"markov": 0, "streams": 0}
+PAIRS = {"pairs": 4, "candidates": 4, "few": 2}  # candidates of a position
 
 
 def how(kind: str, **more: Any) -> dict[str, Any]:
@@ -50,16 +54,22 @@ def by_hand(target: Model, kind: str, text: Sequence[int], n: int) -> list[int]:
     rows = [trunk.layer_inp[il] for il in layers]
     ctx = Context(model, **EXACT, target=trunk)
     ctx.set_embeddings_nextn(True)
-    end = len(text) - 1
-    ctx.decode(Batch(embd=np.concatenate(rows, axis=1), pos=range(end)), "none")
+    end, features, states = len(text) - 1, np.concatenate(rows, axis=1), None
+    ctx.decode(Batch(embd=features, pos=range(end)), "none")
+    if kind in ("candidates", "few"):  # whole blocks, with the state before them
+        ctx.encode(Batch(embd=features[-1:]))
+        n = model.architecture.draft_rules.block.size - 1
+        assert ctx.h_nextn is not None
+        states = np.repeat(ctx.h_nextn, n + 1, axis=0)
     ids = [text[-1], *[1] * (n + first - 1)]
-    logits = ctx.decode(Batch(ids, pos=range(end, end + len(ids))), "all")[first:]
-    if kind != "pairs":
+    batch = Batch(ids, states, pos=range(end, end + len(ids)))
+    logits = ctx.decode(batch, "all")[first:]
+    if kind not in PAIRS:
         return [greedy(row) for row in logits]
-    found, at = [], 0
+    found, at, k = [], 0, PAIRS[kind]
     assert ctx.h_nextn is not None
     for row in ctx.h_nextn[1:]:
-        at = int(row[4:20].reshape(4, 4)[at].argmax())
+        at = int(row[k : k + k * k].reshape(k, k)[at].argmax())
         found.append(int(row[at]))
     return found
 
@@ -72,6 +82,9 @@ def by_hand(target: Model, kind: str, text: Sequence[int], n: int) -> list[int]:
         ("gpt-oss-moe", "some", 2, False),
         ("qwen3next-moe", "pairs", 2, False),
         ("qwen3-dense", "pairs", 2, True),
+        ("qwen3next-moe", "candidates", 2, False),
+        ("qwen3-dense", "candidates", 1, True),
+        ("llama-dense", "few", 3, False),
         ("deepseek4-moe", "streams", 2, False),
     ],
 )
@@ -96,7 +109,7 @@ def test_drafts_are_those_of_the_plain_loop(
     assert len(asked) >= 4
     for text, guess in asked:
         assert guess == by_hand(one, kind, text, 5)[: len(guess)]
-        assert len(guess) == 5
+        assert len(guess) == (3 if kind == "few" else 5)
 
 
 @pytest.mark.parametrize("n_rs_seq", [0, 3])
@@ -109,7 +122,11 @@ def test_the_text_is_as_without(target: str, n_rs_seq: int) -> None:
     arrays["d2t"] = np.array([frequent])
     for name in ("output.weight", "markov_w2.weight"):
         arrays[name] = arrays[name][:, :, :1]
-    models = (("pairs", draft("pairs")), ("some", model_of(metadata, arrays, "cpu")))
+    models = (
+        ("pairs", draft("pairs")),
+        ("candidates", draft("candidates")),
+        ("some", model_of(metadata, arrays, "cpu")),
+    )
     for kind, one in models:
         ctx = Context(live(target, "cpu"), **EXACT, n_rs_seq=n_rs_seq)
         with Speculator(ctx, **how(kind), model_draft=one) as speculator:
@@ -127,6 +144,8 @@ def test_lengths_and_certainty() -> None:
         ("markov", 20, 0.0),
         ("markov", 4, 0.55),
         ("pairs", 5, 0.9),
+        ("candidates", 20, 0.0),
+        ("candidates", 5, 0.9),
     ):
         ctx = Context(live("llama-dense", "cpu"), **EXACT)
         more = how(kind, spec_draft_n_max=n_max, spec_draft_p_min=p_min)
@@ -136,9 +155,11 @@ def test_lengths_and_certainty() -> None:
     assert (len(counts["own", 0.0]), len(counts["markov", 0.0])) == (7, 8)
     assert sum(counts["markov", 0.55]) < 4 * 12
     assert sum(counts["pairs", 0.9]) < 5 * 12
+    assert len(counts["candidates", 0.0]) == 7
+    assert sum(counts["candidates", 0.9]) < 5 * 12
 
 
-@pytest.mark.parametrize("kind", ["own", "streams"])
+@pytest.mark.parametrize("kind", ["own", "streams", "candidates"])
 def test_drafts_are_the_same_where_devices_share_layers(kind: str) -> None:
     rows = []
     for model in (draft(kind), shared(f"dflash-{kind}", (1, 1))):
@@ -212,6 +233,21 @@ def test_blocks_of_several_lengths() -> None:
             HParamsError,
             "must be 0 for a model with several streams",
         ),
+        (
+            "candidates",
+            {"/lilicorr.candidate_topk": 8},
+            HParamsError,
+            "k must be at most 64 tokens, and k . .k . 1. at most 64 dimensions",
+        ),
+        (
+            "candidates",
+            {"/lilicorr.num_heads": 5},
+            HParamsError,
+            "must divide lilicorr.hidden_size",
+        ),
+        ("candidates", {"/lilicorr.factor_dim": 0}, HParamsError, "must be at least 1"),
+        ("candidates", {"block_size": 1}, HParamsError, "must be at least 2"),
+        ("streams", LILICORR, HParamsError, "must be 0 for a model with LiLiCorr"),
         ("own", {"hidden_activation": "relu"}, HParamsError, "must be one of|silu"),
         ("own", {"block_size": 0}, HParamsError, "from 1 to 4096"),
         (
@@ -235,6 +271,6 @@ def test_keys_that_do_not_fit(
     kind: str, keys: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     metadata, arrays = made(f"dflash-{kind}")
-    metadata |= {f"dflash.{k}": v for k, v in keys.items()}
+    metadata |= {k[1:] if k[0] == "/" else f"dflash.{k}": v for k, v in keys.items()}
     with pytest.raises(error, match=message):
         model_of(metadata, arrays, "cpu")

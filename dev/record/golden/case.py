@@ -31,7 +31,7 @@ class Facts:
     rollback  True if recurrent states can be saved
     shared    for a pure draft model: True if it attends to the target model's cache
     block     for a pure draft model: tokens per draft; pairs: candidates per token;
-              sure: True if it returns its confidence
+              sure: True if it returns its confidence; anchored: blocks need states
     axes      number of position axes, if there are several
     enc_width, state_width   for a pure draft model: dimensions of its encoder's input, and of the
               states next to its tokens; 0: none. For other models: state_width, if a NextN layer
@@ -51,6 +51,7 @@ class Facts:
     block: int = 0
     pairs: int = 0
     sure: bool = False
+    anchored: bool = False
     axes: int = 0
     enc_width: int = 0
     state_width: int = 0

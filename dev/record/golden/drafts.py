@@ -99,6 +99,9 @@ def blocks(case: Case, n_seqs: int = 1, **how: Any) -> Result:
     lengths = [case.tiny.prompt - 7 * s for s in range(n_seqs)]
     stored = [_batch(None, 0, random_states(n, width, 9 + s), s) for s, n in enumerate(lengths)]
     masked = [_batch([3 + s, *[1] * (block - 1)], n, None, s) for s, n in enumerate(lengths)]
+    if case.facts.anchored:
+        size = case.tiny.keys["embedding_length"]
+        masked = [replace(b, embd=random_states(block, size, 40 + s)) for s, b in enumerate(masked)]
     with case.open(n_seqs=n_seqs, **how) as engine:
         engine.see_all()
         engine.set_embeddings_nextn(masked=False)
@@ -115,8 +118,10 @@ def blocks(case: Case, n_seqs: int = 1, **how: Any) -> Result:
             values["sure"] = engine.h_nextn(n)
         values["tokens"] = values["rows"].argmax(-1).astype(np.int32)
         if case.facts.pairs:
-            rows = engine.h_nextn(n).reshape(n_seqs, block, -1)
-            values["tokens"] = _walked(rows, case.facts.pairs)
+            rows, k = engine.h_nextn(n).reshape(n_seqs, block, -1), case.facts.pairs
+            values["tokens"] = _walked(rows, k)
+            if case.facts.anchored:
+                values["scores"] = rows[:, 1:, k : k * (k + 1)].reshape(-1, k * k)
         return Result(values=values)
 
 

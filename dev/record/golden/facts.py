@@ -48,14 +48,15 @@ def facts_of(
 def _facts_of_draft(arch: str, made: tiny.Tiny) -> runs.Facts:
     kind = architecture(arch)
     hp: HParams = kind.HParams(tiny.metadata(arch, made), arch)
-    encodes = "encoder" in kind.gtypes
+    encodes, head = "encoder" in kind.gtypes, getattr(hp, "lilicorr", None)
     return runs.Facts(
         logits=False,
         shared=kind.draft_rules.shares_memory,
         enc_width=hp.n_embd_inp_enc * encodes,
         state_width=hp.n_embd_hidden * kind.draft_rules.continues_states,
         block=getattr(hp, "block_size", 0),
-        pairs=getattr(hp, "selector_top_k", 0),
+        pairs=getattr(hp, "selector_top_k", 0) if head is None else head.top_k,
+        anchored=head is not None,
         sure="conf_proj.weight" in shapes(arch, made),
         axes=hp.n_pos_per_embd * (hp.n_pos_per_embd > 1),
     )

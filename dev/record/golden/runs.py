@@ -229,7 +229,7 @@ def wanted(tiny: Tiny, facts: Facts) -> list[str]:
     of_drafts = ENCODED * bool(facts.enc_width) + STATES * bool(facts.state_width)
     of_drafts += BLOCKS * bool(facts.block)
     if tiny.drafts_for is not None:
-        return of_drafts
+        return [name for name in of_drafts if name in (tiny.runs or of_drafts)]
     without = {
         # The newest build uses different ops.
         "nodes-unfused": not facts.delta_net or tiny.newest,

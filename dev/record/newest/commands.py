@@ -17,8 +17,7 @@ from dev import tiny_models as tiny
 from dev.compare import judge_architectures
 from dev.record import record_golden
 from dev.record.golden import drafts, runs, store
-from dev.record.golden import judge as judging
-from dev.record.golden.engines import Ours
+from dev.record.golden.engines import Ours, target_of
 from dev.record.golden.facts import facts_of
 from dev.record.newest import mixed, quantize
 from dev.record.newest.engine import Newest
@@ -35,7 +34,7 @@ def record(arch: str, folder: Path) -> None:
     for variant in variants(arch):
         if not tiny.find(arch, variant).newest:
             continue
-        path = tiny.write(arch, variant, folder)
+        path = write(arch, variant, folder)
         print(f"{arch} {variant}: {path.stat().st_size} bytes", flush=True)
         record_golden.record(arch, variant, path, Newest)
 
@@ -57,9 +56,7 @@ def check(arch: str, folder: Path) -> None:
     """Compare recorded results with this build's."""
     for variant in variants(arch):
         about = store.about(arch, variant)
-        path = tiny.write(arch, variant, folder)
-        if target := tiny.find(arch, variant).drafts_for:
-            tiny.write(*target, folder)
+        path = write(arch, variant, folder)
         case = record_golden.case_of(arch, variant, path, about.facts, Newest)
         nodes, values = store.nodes(arch, variant), store.values(arch, variant)
         for run in about.runs:
@@ -72,7 +69,7 @@ def judge(arch: str, folder: Path) -> None:
     """Write the architecture's row of docs/judged.md."""
     results = json.loads(judge_architectures.DATA.read_text(encoding="utf-8"))
     results[arch] = results.get(arch, {}) | {
-        variant: judging.stored(judging.judge(arch, variant, engine=Newest))
+        variant: judge_architectures.apart(arch, variant, Newest)
         for variant in variants(arch)
         if tiny.find(arch, variant).newest
     }
@@ -86,7 +83,7 @@ def compare(name: str, folder: Path) -> None:
         return compare_file(path)
     for variant in variants(name):
         print(variant)
-        compare_file(tiny.write(name, variant, folder), tiny.find(name, variant))
+        compare_file(write(name, variant, folder), tiny.find(name, variant))
     return None
 
 
@@ -100,8 +97,9 @@ def compare_file(path: Path, made: tiny.Tiny | None = None) -> None:
         made = replace(made, marks=made.marks or MARKS)
     elif not facts.logits and not made.pooling:
         made = replace(made, pooling=("none", "mean", "cls", "last"))
-    theirs = runs.Case(made, facts, lambda **how: Newest(path, **how))
-    ours = runs.Case(made, facts, lambda **how: Ours(path, **how))
+    target = target_of(path, made)
+    theirs = runs.Case(made, facts, lambda **how: Newest(path, target=target, **how))
+    ours = runs.Case(made, facts, lambda **how: Ours(path, target=target, **how))
     for run in runs.wanted(made, facts):
         said = differences(runs.RUNS[run](theirs), runs.RUNS[run](ours))
         print(f"{run}: {said}", flush=True)
@@ -176,6 +174,13 @@ def print_nodes(nodes: list[Record]) -> None:
         params = {i: x for i, x in enumerate(node["params"]) if x}
         call = f"{node['name']} = {node['op']}({sources})"
         print(f"{node['dec']} {node['i']:4} {call} {params or ''} -> {node['type']} {node['ne']}")
+
+
+def write(arch: str, variant: str, folder: Path) -> Path:
+    """Write a tiny model, and its target model if it only drafts."""
+    if target := tiny.find(arch, variant).drafts_for:
+        tiny.write(*target, folder)
+    return tiny.write(arch, variant, folder)
 
 
 def variants(arch: str) -> list[str]:

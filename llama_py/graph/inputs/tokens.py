@@ -89,9 +89,11 @@ class InputEmbdH(InputEmbd):
     tokens  I32 [n_tokens]; embd F32 [n_embd, n_tokens] in their place; h F32 [n_hidden, n_tokens]
     """
 
-    def __init__(self, n_embd: int, n_tokens: int, n_hidden: int = 0) -> None:
+    def __init__(
+        self, n_embd: int, n_tokens: int, n_hidden: int = 0, name: str = "mtp_h_input"
+    ) -> None:
         super().__init__(n_embd, n_tokens, ("", ""))
-        self.h = new_input("mtp_h_input", F32, n_hidden or n_embd, n_tokens)
+        self.h = new_input(name, F32, n_hidden or n_embd, n_tokens)
 
     def set_input(self, ubatch: UBatch) -> None:
         super().set_input(ubatch)

@@ -36,6 +36,7 @@ class DraftBlock:
     chained  each token is chosen by the one before it
     sure     `h_nextn` has the confidence of each token
     n_pairs  `h_nextn` has this many candidates per token, with scores of pairs
+    anchored  blocks are whole, and need the state before them (input `embd`)
     """
 
     size: int
@@ -43,6 +44,7 @@ class DraftBlock:
     chained: bool = False
     sure: bool = False
     n_pairs: int = 0
+    anchored: bool = False
 
 
 @dataclass(frozen=True, slots=True)

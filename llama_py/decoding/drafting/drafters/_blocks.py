@@ -28,6 +28,8 @@ class BlockDrafter(Drafter):
 
     n      maximum number of draft tokens
     block  format of a draft block
+    inputs  by sequence, the first position and the last inputs of the encoder; LiLiCorr needs its
+            result for the token before a block
     """
 
     name: ClassVar[str]
@@ -67,6 +69,7 @@ class BlockDrafter(Drafter):
             target.set_embeddings_layer_inp(())
             raise
         self.ctx.set_embeddings_nextn(self.block.sure or self.block.n_pairs > 0)
+        self.inputs: dict[int, tuple[int, F32]] = {}
 
     @classmethod
     def n_max(cls, p: SpeculativeParams) -> int:
@@ -81,6 +84,9 @@ class BlockDrafter(Drafter):
         for part in seen:
             rows = np.concatenate([part.layer_inp[il] for il in self.layers], axis=1)
             self._hold(part.seq_id, part.pos)
+            if self.block.anchored:  # rejected tokens can make an earlier row the last
+                end, kept = part.pos + len(rows), rows[-self.n - 1 :]
+                self.inputs[part.seq_id] = end - len(kept), kept.copy()
             for i in range(0, len(rows), n):
                 some = rows[i : i + n]
                 pos = range(part.pos + i, part.pos + i + len(some))
@@ -94,6 +100,7 @@ class BlockDrafter(Drafter):
             memory.seq_rm(seq_id)
 
     def shift(self, seq_id: int, pos: int, n: int, end: int) -> None:
+        self.inputs.pop(seq_id, None)
         if self.ctx.memory.can_shift and self.ctx.memory.seq_pos_max(seq_id) + 1 >= end > pos + n:
             take_out(self.ctx, seq_id, pos, n, end)
         else:
@@ -104,7 +111,7 @@ class BlockDrafter(Drafter):
         able = []
         for r in requests:
             self._hold(r.seq_id, r.pos)
-            if self.ctx.memory.seq_pos_max(r.seq_id) + 1 == r.pos:
+            if self.ctx.memory.seq_pos_max(r.seq_id) + 1 == r.pos and self._has_state(r):
                 able.append(r)
         for group, n in self._batch_requests(able):
             guesses |= self._draft_group(group, n)
@@ -126,21 +133,23 @@ class BlockDrafter(Drafter):
         """Yield requests with blocks in one batch, and their draft length."""
         cp, first = self.ctx.cparams, self.block.first
         n = min(self.n, cp.n_ubatch - first)
-        if n < 1:
+        n_added = self._length(n) - n
+        if n < 1 or n + n_added > cp.n_ubatch:
             return
-        step = cp.n_ubatch // (n + first)
+        step = cp.n_ubatch // (n + n_added)
         for i in range(0, len(requests), step):
             group = requests[i : i + step]
-            room = min([n, *(cp.n_ctx_seq - r.pos - first for r in group)])
-            if room > 0:
+            room = min([n, *(cp.n_ctx_seq - r.pos - n_added for r in group)])
+            if room > 0 and (room == n or not self.block.anchored):
                 yield group, room
 
     def _guess(self, group: Sequence[DraftRequest], n: int) -> dict[int, list[int]]:
         """Draft n tokens after each text."""
-        size = n + self.block.first
+        size = self._length(n)
         logits = self.ctx.decode(
             Batch(
                 [id for r in group for id in (int(r.ids[-1]), *[self.mask] * (size - 1))],
+                self._states(group, size) if self.block.anchored else None,
                 pos=[r.pos + i for r in group for i in range(size)],
                 seq_ids=[(r.seq_id,) for r in group for _ in range(size)],
                 outputs=[True] * (size * len(group)),
@@ -148,10 +157,33 @@ class BlockDrafter(Drafter):
         )
         made = {}
         for i, r in enumerate(group):
-            rows = slice(i * size + self.block.first, (i + 1) * size)
+            rows = slice(i * size + self.block.first, i * size + self.block.first + n)
             h = None if self.ctx.h_nextn is None else self.ctx.h_nextn[rows]
             made[r.seq_id] = self._choose(logits[rows], h)[: r.n_max]
         return made
+
+    def _length(self, n: int) -> int:
+        """Return the number of a block's tokens for n draft tokens."""
+        return self.block.size if self.block.anchored else n + self.block.first
+
+    def _has_state(self, r: DraftRequest) -> bool:
+        """Return True if the state before the text's last token is available or not needed."""
+        if not self.block.anchored:
+            return True
+        first, rows = self.inputs.get(r.seq_id, (0, ()))
+        return first < r.pos <= first + len(rows)
+
+    def _states(self, group: Sequence[DraftRequest], size: int) -> F32:
+        """Return the state before each block in its first row, [size * blocks, n_embd]."""
+        rows = []
+        for r in group:
+            first, known = self.inputs[r.seq_id]
+            rows.append(known[r.pos - 1 - first])
+        self.ctx.encode(Batch(None, np.stack(rows)))
+        assert self.ctx.h_nextn is not None
+        found = np.zeros((len(group), size, self.ctx.h_nextn.shape[1]), np.float32)
+        found[:, 0] = self.ctx.h_nextn
+        return found.reshape(len(group) * size, -1)
 
     def _choose(self, logits: F32, h: F32 | None) -> list[int]:
         """Choose tokens by logits [n, n_vocab] and h [n, n_embd] (confidence or pair scores)."""
