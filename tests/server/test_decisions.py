@@ -17,7 +17,7 @@ from dev.record.record_systemone import DATA, NAME, write_model
 from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.write import content
 from llama_py.loading.model import DEMO
-from llama_py.text.decide import Decider, QuestionOption, Question
+from llama_py.text.decide import Decider, Question, QuestionOption
 from llama_py_server.app import app
 from llama_py_server.models.model_pool import holding
 from llama_py_server.models.state import ModelState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from llama_py.text.decide import KINDS, LABELS, MOST_LEVELS, QuestionOption, Question
+from llama_py.text.decide import KINDS, LABELS, MOST_LEVELS, Question, QuestionOption
 from llama_py_server.wire.body import Body, check_length
 from llama_py_server.wire.errors import HTTPError, invalid, not_supported
 
