@@ -233,10 +233,10 @@ class Sequences(Resource):
         """Compute pending tokens of sequences in one batch: the first wanted[seq_id] of each, or
         fewer; -> their logits [n, n_vocab] by sequence, valid until the context computes again."""
         parts, left = [], self.ctx.cparams.n_batch
-        for seq_id, most in wanted.items():
-            track = self._tracks[seq_id]
+        for track in self._by_stream([self._tracks[seq_id] for seq_id in wanted]):
             self._look_up(track)
-            if n := min(most, left, self._max_tokens(track), len(track.pending)):
+            most = min(wanted[track.seq_id], left, self._max_tokens(track))
+            if n := min(most, len(track.pending)):
                 parts.append((track, n))
                 left -= n
         rows = self._read(parts, "all")
@@ -352,8 +352,7 @@ class Sequences(Resource):
                 self._read([(track, n)])
         for track in tracks:
             self.rollback.mark(track.seq_id, len(track.draft))
-        if by_seq := self.ctx.memory.streams:  # in the order of a ubatch
-            tracks = sorted(tracks, key=lambda track: by_seq[track.seq_id])
+        tracks = self._by_stream(tracks)
         parts = [self._part(track, most) for track in tracks]
         starts = [t.pos for t in tracks]
         try:
@@ -410,6 +409,11 @@ class Sequences(Resource):
                 track.told = None
             if track.draft:
                 self.rollback.truncate(track.seq_id, track.text.end)
+
+    def _by_stream(self, tracks: Sequence[Track]) -> Sequence[Track]:
+        """Return sequences in the order in which one ubatch can compute them."""
+        streams = self.ctx.memory.streams
+        return sorted(tracks, key=lambda t: streams[t.seq_id]) if streams else tracks
 
     def _read(self, parts: Sequence[tuple[Track, int]], logits: Wanted = "none") -> F32:
         """Compute the first n pending tokens of each sequence in one batch."""

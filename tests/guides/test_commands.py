@@ -25,7 +25,7 @@ import pytest
 from tests.cli.hub_server import hub
 from tests.guides.page_files import write_named
 from tests.support.commands import DEMO, ROOT, SCRIPTS, clean_environment
-from tests.support.limits import SECONDS
+from tests.support.limits import SECONDS, has_ipv6
 
 LIMIT = 36  # entries of not_run.txt
 GENERATED = {"options.md", "llama-completion.md", "architectures.md", "ops.md"}
@@ -168,7 +168,8 @@ class PageServer:
 
     def addressed(self, text: str) -> str:
         """The same command with this server's port, and with its socket in the page's folder."""
-        return text.replace("localhost:8080", f"localhost:{self._port}").replace("/run/", "")
+        here = text.replace("localhost:8080", f"localhost:{self._port}").replace("/run/", "")
+        return here if has_ipv6() else here.replace(",::,", ",")
 
     def stop(self) -> None:
         """End the server as a user does; it has printed what the page shows."""
