@@ -43,17 +43,24 @@ class Keys:
         self.metadata = metadata
         self.arch = arch
         self.per_layer: set[str] = set()  # full keys with one value per layer
+        self.read: set[str] = set()  # full keys that a getter read, present or not
 
     def full(self, key: str) -> str:
-        """Return the full key in the file."""
-        return key[1:] if key.startswith("/") else f"{self.arch}.{key}"
+        """Return the full key in the file, and record that it is read."""
+        full_key = key[1:] if key.startswith("/") else f"{self.arch}.{key}"
+        self.read.add(full_key)
+        return full_key
+
+    def stored(self, key: str, default: Any = None) -> Any:
+        """Return the value as it is in the file."""
+        return self.metadata.get(self.full(key), default)
 
     def has(self, key: str) -> bool:
         return self.full(key) in self.metadata
 
     def is_array(self, key: str) -> bool:
         """Return True if the key has one value per layer."""
-        return isinstance(self.metadata.get(self.full(key)), list | np.ndarray)
+        return isinstance(self.stored(key), list | np.ndarray)
 
     def uint(self, key: str, default: int | None = None) -> int:
         return self.scalar(key, default, as_uint)
@@ -85,7 +92,7 @@ class Keys:
         """Return the number of items of an array; 0 if it is missing."""
         if isinstance(self.metadata, Metadata):
             return self.metadata.count(self.full(key))
-        value = self.metadata.get(self.full(key))
+        value = self.stored(key)
         return len(value) if isinstance(value, list | np.ndarray) else 0
 
     def error(self, key: str, message: str) -> HParamsError:
@@ -122,7 +129,7 @@ class Keys:
         return values
 
     def _get(self, key: str, default: T | None) -> Any:
-        value = self.metadata.get(self.full(key), default)
+        value = self.stored(key, default)
         if value is None:
             raise HParamsError(
                 f"{self.full(key)} is missing, which a model of architecture {self.arch!r} "

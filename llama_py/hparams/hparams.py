@@ -86,6 +86,7 @@ class HParams(DeclaredKeys):
     n_pos_per_embd   positions per token: one, or one per RoPE axis
     time_last   the last axis has the positions of the first
     hadamard   rotations of folded weights, if any
+    keys_read  full keys that were read, present or not
     non_causal_type  layers where tokens see later tokens, if the context is non-causal
     """
 
@@ -162,6 +163,7 @@ class HParams(DeclaredKeys):
         if not keys.has("attention.head_count_kv"):
             self.n_head_kv = self.n_head
         self.n_vocab = keys.count("/tokenizer.ggml.tokens") or keys.uint("vocab_size")
+        self.keys_read = keys.read
         self.n_cls_out = keys.count("classifier.output_labels") or 1
         given = keys.has(CLASSIFIER_ACTIVATION.key)
         self.cls_activation: str = CLASSIFIER_ACTIVATION.read(keys, self) if given else ""

@@ -17,6 +17,7 @@ from llama_py.batch.prompts import decode_text
 from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.file_types import file_type_text, guess_type
 from llama_py.hparams import HParams
+from llama_py.hparams.unused_keys import check_unused_keys
 from llama_py.loading.weight_users import find_weight_users
 from llama_py.models import architecture
 from llama_py.params import ModelParams, Progress
@@ -144,6 +145,7 @@ class LoadedModel(Resource):
         weights = Weights(self.file.tensors, str(self.file.path), p.like)
         self.architecture = kind(self.hparams, weights, p.load_mtp)
         weights.finish()
+        check_unused_keys(weights.source, self.file.metadata, self.hparams, kind.folds == kind.arch)
         warn_of_differences(
             weights.source,
             p.like,

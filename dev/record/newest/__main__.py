@@ -8,6 +8,8 @@
     python -m dev.record.newest compare FILE ...  # compare llama-py with it: nodes and values
     python -m dev.record.newest batches ARCH ...  # compare batches of tokens and embeddings
     python -m dev.record.newest keys ARCH [KEY=VALUE ...]  # keys and tensors that it loads
+    python -m dev.record.newest names keys  # llama_py/hparams/known_keys.py
+    python -m dev.record.newest names ARCH ...  # keys it reads: tests/data/keys_read.json.xz
     python -m dev.record.newest vocab NAME ...  # ids of texts: tests/support/vocabularies.py
     python -m dev.record.newest graph ARCH [KEY=VALUE ...]  # nodes of the smallest file
 
@@ -38,7 +40,18 @@ import sys
 import tempfile
 from pathlib import Path
 
-COMMANDS = ("record", "types", "check", "judge", "compare", "vocab", "keys", "graph", "batches")
+COMMANDS = (
+    "record",
+    "types",
+    "check",
+    "judge",
+    "compare",
+    "vocab",
+    "keys",
+    "graph",
+    "batches",
+    "names",
+)
 LIBC = "libc/usr/lib/x86_64-linux-gnu"
 
 

@@ -19,7 +19,7 @@ from dev.record import record_golden
 from dev.record.golden import drafts, runs, store
 from dev.record.golden.engines import Ours, target_of
 from dev.record.golden.facts import facts_of
-from dev.record.newest import mixed, quantize
+from dev.record.newest import key_names, mixed, quantize
 from dev.record.newest.engine import Newest
 from dev.record.newest.loader import Loader, find_names
 from ggml_py.inspection.dump import Record, diff
@@ -145,6 +145,18 @@ def keys(arch: str, given: Mapping[str, Any], folder: Path) -> None:
     print("Optional tensors:")
     for tensor, said in loader.optional_tensors(tensor_names):
         print(f"  {tensor} [{' '.join(said.split())}]")
+
+
+def names(what: str, folder: Path) -> None:
+    """Write the names of all keys, for the argument `keys`, or record the keys that an architecture
+    reads."""
+    from llama_cpp_py_sync._cffi_bindings import _find_library
+
+    library = Path(_find_library())
+    if what == "keys":
+        key_names.write_names(library)
+    else:
+        key_names.record_read(what, library, folder)
 
 
 def graph(arch: str, given: Mapping[str, Any], folder: Path) -> None:

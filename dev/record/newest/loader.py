@@ -127,16 +127,16 @@ class Loader:
     def optional_keys(self, names: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Yield additional keys with their types. An F64 is an error: no key has this type."""
         self._write({name.replace("%s", self.arch): np.float64(0.5) for name in names})
-        yield from self._errors(WRONG_TYPE)
+        yield from self.errors(WRONG_TYPE)
 
     def optional_tensors(self, names: Iterable[str]) -> Iterator[tuple[str, str]]:
         """Yield additional tensors with their shapes. The given shape is an error."""
         layers = range(self.keys[f"{self.arch}.block_count"])
         each = dict.fromkeys(name.replace("%d", str(i)) for name in names for i in layers)
         self._write({}, [name + end for name in each for end in SUFFIXES])
-        yield from self._errors(WRONG_SHAPE)
+        yield from self.errors(WRONG_SHAPE)
 
-    def _errors(self, pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
+    def errors(self, pattern: re.Pattern[str]) -> Iterator[tuple[str, str]]:
         """Yield the two groups of each error, and rename the key or tensor in the file."""
         raw = self.path.read_bytes()
         while found := pattern.search(self.load_apart()):
