@@ -51,7 +51,7 @@ class Keys:
         self.read.add(full_key)
         return full_key
 
-    def stored(self, key: str, default: Any = None) -> Any:
+    def get_value(self, key: str, default: Any = None) -> Any:
         """Return the value as it is in the file."""
         return self.metadata.get(self.full(key), default)
 
@@ -60,7 +60,7 @@ class Keys:
 
     def is_array(self, key: str) -> bool:
         """Return True if the key has one value per layer."""
-        return isinstance(self.stored(key), list | np.ndarray)
+        return isinstance(self.get_value(key), list | np.ndarray)
 
     def uint(self, key: str, default: int | None = None) -> int:
         return self.scalar(key, default, as_uint)
@@ -92,7 +92,7 @@ class Keys:
         """Return the number of items of an array; 0 if it is missing."""
         if isinstance(self.metadata, Metadata):
             return self.metadata.count(self.full(key))
-        value = self.stored(key)
+        value = self.get_value(key)
         return len(value) if isinstance(value, list | np.ndarray) else 0
 
     def error(self, key: str, message: str) -> HParamsError:
@@ -129,7 +129,7 @@ class Keys:
         return values
 
     def _get(self, key: str, default: T | None) -> Any:
-        value = self.stored(key, default)
+        value = self.get_value(key, default)
         if value is None:
             raise HParamsError(
                 f"{self.full(key)} is missing, which a model of architecture {self.arch!r} "

@@ -141,14 +141,14 @@ class Hadamard(DeclaredKeys):
         return dict(zip(widths, parts, strict=True))
 
     def _numbers(self, key: str) -> list[int]:
-        value = self._keys.stored(f"/{PREFIX}{key}")
+        value = self._keys.get_value(f"/{PREFIX}{key}")
         items = value.tolist() if isinstance(value, np.ndarray) else value
         if not isinstance(items, list) or not all(type(item) is int for item in items):
             raise self._error(key, "must be an array of integers if sign_mode is explicit")
         return items
 
     def _names(self, key: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
-        value = self._keys.stored(f"/{PREFIX}{key}", default)
+        value = self._keys.get_value(f"/{PREFIX}{key}", default)
         items = value.tolist() if isinstance(value, np.ndarray) else value
         if not isinstance(items, list | tuple) or not all(isinstance(n, str) for n in items):
             raise self._error(key, "must be an array of strings")

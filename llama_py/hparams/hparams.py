@@ -86,7 +86,7 @@ class HParams(DeclaredKeys):
     n_pos_per_embd   positions per token: one, or one per RoPE axis
     time_last   the last axis has the positions of the first
     hadamard   rotations of folded weights, if any
-    keys_read  full keys that were read, present or not
+    keys_read  full names of all keys that the model asks for
     non_causal_type  layers where tokens see later tokens, if the context is non-causal
     """
 

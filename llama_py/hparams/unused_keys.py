@@ -4,7 +4,7 @@
 |---|---|
 | a note: general.*, tokenizer.*, split.* and others | no message |
 | a name of llama.cpp's, which ignores it for this architecture | no message |
-| an unknown name, with a neutral value (0, false, "none", 1 for a factor) | warning |
+| an unknown name, with a neutral value (`is_neutral`) | warning |
 | an unknown name that by its words changes the computation | HParamsError |
 | another unknown name | warning |
 
@@ -47,7 +47,7 @@ NOTES = (
     "adapter.",
     "diffusion.",
     "mradermacher.",
-    "xielu.",  # llama.cpp's saver writes the keys of Apertus for every architecture
+    "xielu.",  # llama.cpp's saver writes these for every architecture
 )
 OTHER_MODELS = ("vision.", "audio.", "mm.")  # keys of encoders, after the architecture
 # Names of hyperparameters that change the computation.
@@ -73,15 +73,15 @@ def check_unused_keys(
     Args:
         where: The file.
         metadata: Its metadata.
-        hp: Hyperparameters of the model that was built from it.
+        hp: Hyperparameters of the built model.
         folds: The architecture has models with folded weights.
     """
     unused = list(_find_unused(metadata, hp))
     wrong = [key for key in unused if _is_error(key, metadata[key], hp.arch, folds)]
     if wrong:
         raise HParamsError(
-            f"{where}: keys that change the model's computation must be known, but llama-py does "
-            f"not know {_list(wrong, metadata)}; update llama-py, or remove them if the model does "
+            f"{where}: llama-py must know all keys that change the computation, but does not know "
+            f"{_list(wrong, metadata)}; update llama-py, or remove them if the model does "
             "not need them: llama-py-gguf set --remove KEY -o NEW FILE"
         )
     if unused:
@@ -112,7 +112,7 @@ def _is_error(key: str, value: Any, arch: str, folds: bool) -> bool:
 
 
 def is_neutral(name: str, value: Any) -> bool:
-    """Return True for a value that disables its key: 0, false, "none", or 1 for a factor."""
+    """Return True for a value that disables its key: zero, false, "", "none", or a factor of 1."""
     if isinstance(value, list | np.ndarray):
         return all(is_neutral(name, item) for item in value)
     if isinstance(value, str):

@@ -106,7 +106,9 @@ def test_unknown_keys_of_the_computation_are_refused(
     metadata: dict[str, Any], key: str, value: Any
 ) -> None:
     name = key.replace("__", ".")
-    with pytest.raises(HParamsError, match="must be known, but llama-py does not know") as caught:
+    with pytest.raises(
+        HParamsError, match="all keys that change the computation, but does not know"
+    ) as caught:
         check(metadata, **{key: value})
     assert f"{name} = " in str(caught.value) and "--remove KEY" in str(caught.value)
 
