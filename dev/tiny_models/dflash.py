@@ -14,9 +14,17 @@ KEYS = {
 LEAN = ("markov_*", "conf_proj.*", "selector_*", "*.scale")
 GAIN = {"*.attn_output.weight": 0.5}
 MEAN = {"*.attn_[qk]_norm.weight": 0.5}
-# The later llama.cpp computes blocks of several sequences one after another.
-BLOCK_RUNS = ("nodes-features", "nodes-blocks", "nodes-blocks-fa-off", "features", "blocks",
-              "exact-blocks", "blocks-sequences")  # fmt: skip
+# The later llama.cpp computes blocks of several sequences together in a unified KV cache only.
+BLOCK_RUNS = (
+    "nodes-features",
+    "nodes-blocks",
+    "nodes-blocks-fa-off",
+    "nodes-blocks-unified",
+    "features",
+    "blocks",
+    "exact-blocks",
+    "blocks-sequences",
+)
 LILICORR = {
     "/lilicorr.hidden_size": 24,
     "/lilicorr.candidate_topk": 4,

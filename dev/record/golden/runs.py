@@ -182,6 +182,7 @@ RUNS: dict[str, Callable[[Case], Result]] = {
     "nodes-blocks": lambda case: drafts.blocks(case, nodes=True),
     "nodes-blocks-fa-off": lambda case: drafts.blocks(case, nodes=True, flash=False),
     "nodes-blocks-sequences": lambda case: drafts.blocks(case, 3, nodes=True),
+    "nodes-blocks-unified": lambda case: drafts.blocks(case, 3, nodes=True, unified=True),
     "blocks": drafts.blocks,
     "exact-blocks": lambda case: drafts.blocks(case, flash=False, cache="f32"),
     "blocks-sequences": lambda case: drafts.blocks(case, 3),

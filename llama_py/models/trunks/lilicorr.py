@@ -155,21 +155,16 @@ def find_candidates(logits: Tensor, k: int, block: int) -> BlockCandidates:
     ids = reshape(get_rows(reshape(found, 1, k, n_tokens), order), k, n_tokens)
     probs = get_rows(reshape(soft_max(logits), 1, n_vocab, n_tokens), ids)
     probs = drop_first(reshape(probs, k, n_tokens), block)
-    logs = reshape(log(probs), k, m * n_blocks)
-    best = view(logs, (1, m * n_blocks), (k,))
-    ranks = repeat_4d(reshape(arange(0.0, float(k)), k, 1), k, m * n_blocks, 1, 1)
-    features = [
-        logs,
-        probs,
-        sub(logs, best),
-        scale(ranks, 1 / (k - 1) if k > 1 else 0.0),
-        scale(step(ranks), -1, 1),
-    ]
-    joined, *others = (reshape(t, 1, k, m * n_blocks) for t in features)
+    logs = reshape(log(probs), k, m, n_blocks)
+    best = view(logs, (1, m, n_blocks), (k, k * m))
+    ranks = repeat_4d(reshape(arange(0.0, float(k)), k, 1, 1), k, m, n_blocks, 1)
+    place = scale(ranks, 1 / (k - 1) if k > 1 else 0.0)
+    features = [logs, probs, sub(logs, best), place, scale(step(ranks), -1, 1)]
+    joined, *others = (reshape(t, 1, k, m, n_blocks) for t in features)
     for one in others:
         joined = concat(joined, one, 0)
-    features_ = reshape(joined, N_FEATURES, k * m * n_blocks)
-    return BlockCandidates(drop_first(ids, block), features_)
+    joined = reshape(joined, N_FEATURES, k * m * n_blocks)
+    return BlockCandidates(drop_first(ids, block), joined)
 
 
 def drop_first(x: Tensor, block: int) -> Tensor:
@@ -248,15 +243,14 @@ class LiLiCorr:
         n_all = k * m * n_blocks
         x = self.token_proj(g, rows(reshape(found.ids, n_all)))
         state = reshape(drop_first(hidden, n.block), n.n_embd, m * n_blocks)
-        state = reshape(self.pass_hidden_proj(g, state), size, 1, m * n_blocks)
-        x = add(x, reshape(repeat_4d(state, size, k, m * n_blocks, 1), size, n_all))
+        state = reshape(self.pass_hidden_proj(g, state), size, 1, m, n_blocks)
+        x = add(x, reshape(repeat_4d(state, size, k, m, n_blocks), size, n_all))
         cur = mul(norm(found.features, FEATURES_EPS), self.features_norm)
         cur = add(cur, self.features_bias)
         x = add(x, self.down(g, silu(self.up(g, cur))))
-        slots = repeat_4d(reshape(self.slots, size, 1, m), size, k, m, 1)
-        ranks = repeat_4d(reshape(self.ranks, size, k, 1), size, k, m, 1)
-        places = reshape(add(slots, ranks), size, k * m)
-        return add(x, places if n_blocks == 1 else repeat_4d(places, size, n_all, 1, 1))
+        slots = repeat_4d(reshape(self.slots, size, 1, m), size, k, m, n_blocks)
+        ranks = repeat_4d(reshape(self.ranks, size, k, 1), size, k, m, n_blocks)
+        return add(x, reshape(add(slots, ranks), size, n_all))
 
     def _anchor(self, g: GraphBuilder, states: Tensor) -> Tensor:
         """Project the state before each block: [n_embd, n_tokens] -> [n_hidden, n_blocks]."""
