@@ -23,6 +23,7 @@ from llama_py.text.chat_prompt import tokenize_prompt
 
 KINDS = ("choice", "score", "noul")  # one option, a level of a scale, yes or no
 LABELS = ascii_uppercase + ascii_lowercase
+N_BEFORE = 32  # characters before a label that determine its tokens
 MOST_LEVELS = 10  # levels of a score
 TEMPLATE = "systemone"  # name of the file's template for questions
 SERVED = "openjev"  # type of decision models whose labels are next tokens
@@ -95,12 +96,22 @@ class Decider:
             return tokenize_prompt(self.model, text)
         return self.model.tokenizer.tokenize(text)
 
-    def labels(self, question: Question) -> list[list[int]]:
-        """Return the tokens of the label of each option."""
-        is_plain = self._template is None and self.model.chat_template is None
-        space = " " if is_plain else ""
-        labels = LABELS[: len(question.options)]
-        return [self.model.tokenizer.tokenize(space + label, False) for label in labels]
+    def labels(self, question: Question, text: str) -> list[list[int]]:
+        """Return the tokens of each option's label after a rendered prompt.
+
+        After the file's template a label is tokenized apart, like in llama.cpp; after other prompts
+        it has the tokens that continue the text.
+        """
+        t, labels = self.model.tokenizer, LABELS[: len(question.options)]
+        if self._template is not None:
+            return [t.tokenize(label, False) for label in labels]
+        space = "" if self.model.chat_template is not None else " "
+        end = text[-N_BEFORE:]
+        n = len(t.tokenize(end, False))
+        return [
+            t.tokenize(f"{end}{space}{label}", False)[n:] or t.tokenize(label, False)
+            for label in labels
+        ]
 
     def answer(self, question: Question, logprobs: Sequence[float]) -> dict[str, Any]:
         """Return the answer by the log probabilities of the labels: its type, the probabilities of

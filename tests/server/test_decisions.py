@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,12 @@ from starlette.testclient import TestClient
 
 from dev.record import record_systemone
 from dev.record.record_systemone import DATA, NAME, write_model
+from llama_py.chat import ChatTemplate
 from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.write import content
 from llama_py.loading.model import DEMO
 from llama_py.text.decide import Decider, Question, QuestionOption
+from llama_py.tokenizer import Tokenizer
 from llama_py_server.app import app
 from llama_py_server.models.model_pool import holding
 from llama_py_server.models.state import ModelState
@@ -25,6 +28,7 @@ from llama_py_server.params import ListenParams
 from llama_py_server.schema.questions import MAX_QUESTIONS
 from tests.server.served import LOCAL, WAIT, served, until
 from tests.serving.engines import held
+from tests.support import vocab_data
 
 RECORDED = json.loads(DATA.read_text())
 
@@ -87,9 +91,10 @@ def questions() -> list[Question]:
 def shares(state: ModelState, question: Question) -> Any:
     """Probabilities of the labels, from one pass over the prompt."""
     decider = Decider(state.model)
-    ids = decider.prompt(ASKED["state"], question)
+    text = decider.render(ASKED["state"], question)
+    ids = decider.tokenize(text)
     row = state.model.context(n_ctx=len(ids)).decode(ids)[0].astype(float)
-    logs = np.array([row[id] for (id,) in decider.labels(question)])
+    logs = np.array([row[id] for (id,) in decider.labels(question, text)])
     return np.exp(logs - np.logaddexp.reduce(logs))
 
 
@@ -126,14 +131,25 @@ def test_models_without_a_chat_template(tmp_path: Path) -> None:
     stored = {k: v for k, v in file.metadata.stored_values.items() if "chat_template" not in k}
     path.write_bytes(b"".join(content(stored, list(file.tensors.values()))))
     with served("-m", str(path)) as (client, state):
-        decider = Decider(state.model)
-        text = state.tokenizer.detokenize(decider.prompt("x", questions()[1]))
+        decider, t = Decider(state.model), state.tokenizer
+        text = decider.render("x", questions()[1])
         assert text.endswith("option.\n\nAnswer:")
-        assert decider.labels(questions()[1]) == [
-            state.tokenizer.tokenize(label, False) for label in (" A", " B")
-        ]
+        wanted = [t.tokenize(label, False) for label in (" A", " B")]
+        assert decider.labels(questions()[1], text) == wanted
         found = client.post("/v1/systemone", json=ASKED).json()["answers"]["is"]["noul"]
         assert found == pytest.approx(shares(state, questions()[1])[0], abs=2e-3)
+
+
+@pytest.mark.parametrize("chat, wanted", [(None, "▁A"), ("{{ messages[0].content }}\n", "A")])
+def test_labels_of_tokenizers_that_add_a_space(chat: str | None, wanted: str) -> None:
+    tokenizer = Tokenizer.from_metadata(vocab_data.vocabulary("llama-spm")[0])
+    file = SimpleNamespace(metadata={})
+    model: Any = SimpleNamespace(tokenizer=tokenizer, file=file, arch="llama")
+    model.chat_template = None if chat is None else ChatTemplate(chat)
+    model.named_template = lambda name: None
+    decider, question = Decider(model), questions()[1]
+    (label, _) = decider.labels(question, decider.render("x", question))
+    assert [tokenizer.vocab.texts[id] for id in label] == [wanted]
 
 
 def test_models_that_are_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

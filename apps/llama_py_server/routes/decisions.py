@@ -49,8 +49,8 @@ def _read(state: ModelState, body: Body) -> list[TokenizedQuestion]:
     given, questions = parse_questions(body)
     decider, asked = state.decider, []
     for one in iterate_checked(questions):
-        prompt = decider.tokenize(clean_text(decider.render(given, one)))
-        asked.append(TokenizedQuestion(one, prompt, decider.labels(one)))
+        text = clean_text(decider.render(given, one))
+        asked.append(TokenizedQuestion(one, decider.tokenize(text), decider.labels(one, text)))
     return asked
 
 
