@@ -1,6 +1,6 @@
 """Tiny models of Mellum."""
 
-from dev.tiny_models import MOE, Tiny
+from dev.tiny_models import DRAFT_RUNS, MOE, Tiny
 
 # Every other layer sees more than 12 tokens, and only its positions are scaled.
 KEYS = {
@@ -22,5 +22,26 @@ TINY = {
         without=["*.bias"],
         gain=GAIN,
         newest=True,
+    ),
+    "mtp": Tiny(
+        keys={**KEYS, "block_count": 3, "nextn_predict_layers": 1},
+        without=["*.bias", "*.nextn.embed_tokens.*", "*.nextn.shared_head_head.*"],
+        gain=GAIN,
+        familiar=True,
+        newest=True,
+    ),
+    # a NextN layer with a window
+    "window": Tiny(
+        keys={
+            **KEYS,
+            "block_count": 3,
+            "nextn_predict_layers": 1,
+            "attention.sliding_window_pattern": [True, False, True],
+        },
+        without=["*.bias", "*.nextn.embed_tokens.*", "*.nextn.shared_head_head.*"],
+        gain=GAIN,
+        familiar=True,
+        newest=True,
+        runs=DRAFT_RUNS,
     ),
 }

@@ -12,17 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ggml_py.ops import (
-    concat,
-    cont,
-    get_rows,
-    mul_mat,
-    permute,
-    reshape,
-    soft_max_ext,
-    transpose,
-    view_4d,
-)
+from ggml_py.ops import cont, get_rows, mul_mat, permute, reshape, soft_max_ext, transpose, view_4d
 from ggml_py.ops.hyper_connections import STREAMS
 from ggml_py.tensor import Tensor
 from llama_py.blocks.activation import clamped_silu
@@ -292,9 +282,7 @@ class Glm5NextLayer(StreamLayer):
 class Glm5NextN(EarlyNextN):
     """NextN layer that reads the embeddings first; the last norm's result has another name."""
 
-    def join(self, g: GraphBuilder, embd: Tensor, h: Tensor, il: int) -> Tensor:
-        embd = self.enorm(g, embd, "mtp_enorm", il)
-        return concat(embd, self.hnorm(g, h, "mtp_hnorm", il), 0)
+    tokens_first = True
 
     def end(self, g: GraphBuilder, norm: Norm, cur: Tensor, early: bool) -> Tensor:
         return g.cb(super().end(g, norm, cur, early), "mtp_shared_head_norm")

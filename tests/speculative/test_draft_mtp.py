@@ -70,6 +70,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> type[Watched]:
         ("deepseek4-mtp", [], 1),
         ("deepseek2-mtp", [], 1),
         ("glm5-next-mtp", [], 1),
+        ("mellum-window", [], 2),
         ("qwen4exp-blocks", [], 3),
     ],
 )
@@ -144,7 +145,7 @@ def without_trunk(metadata: dict[str, Any], arrays: Arrays) -> None:
         del arrays[name]
 
 
-@pytest.mark.parametrize("name", ["qwen35moe-mtp", "glm5-next-mtp", "qwen4exp-mtp"])
+@pytest.mark.parametrize("name", ["qwen35moe-mtp", "glm5-next-mtp", "qwen4exp-mtp", "mellum-mtp"])
 def test_nextn_layers_of_another_file(name: str, watched: type[Watched]) -> None:
     whole, trunk = model(name), model(name, load_mtp=False)
     alone = model(name, without_trunk)

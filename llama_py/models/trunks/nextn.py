@@ -61,7 +61,12 @@ class NextNEnds:
 
 
 class NextN:
-    """A layer after the trunk, fed with a token and the state before it."""
+    """A layer after the trunk, fed with a token and the state before it.
+
+    tokens_first  embeddings are normalized before the states
+    """
+
+    tokens_first: ClassVar[bool] = False
 
     def __init__(
         self, w: Weights, hp: HParams, layer: AnyLayer, kind: NormKind, ends: NextNEnds
@@ -101,6 +106,9 @@ class NextN:
 
     def join(self, g: GraphBuilder, embd: Tensor, h: Tensor, il: int) -> Tensor:
         """Normalize and join embeddings and states [n_embd, n_tokens] -> [2 * n_embd, n_tokens]."""
+        if self.tokens_first:
+            embd = self.enorm(g, embd, "mtp_enorm", il)
+            return concat(embd, self.hnorm(g, h, "mtp_hnorm", il), 0)
         h = self.hnorm(g, h, "mtp_hnorm", il)
         return concat(self.enorm(g, embd, "mtp_enorm", il), h, 0)
 
