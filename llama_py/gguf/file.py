@@ -307,10 +307,7 @@ def _read_type(cursor: Cursor, what: str, ne: tuple[int, ...]) -> GGMLType:
         from llama_py.gguf.ik_types import ik_name
 
         if name := ik_name(kind):
-            raise cursor.error(
-                f"{what} has type {kind}, {name}; run the file with ik_llama.cpp, or quantize the "
-                "original model with llama-py-gguf quantize"
-            )
+            raise cursor.error(_ik_error(what, kind, name))
         known = ", ".join(f"{t.id} {t.name}" for t in TYPES.values())
         raise cursor.error(f"{what} has unknown type {kind}; known: {known}; update llama-py")
     dtype = TYPES[kind]
@@ -320,6 +317,13 @@ def _read_type(cursor: Cursor, what: str, ne: tuple[int, ...]) -> GGMLType:
             f"{dtype.block_size}; {DAMAGED}"
         )
     return dtype
+
+
+def _ik_error(what: str, kind: int, name: str) -> str:
+    return (
+        f"{what} has type {kind}, {name}; run the file with ik_llama.cpp, or quantize the original "
+        "model with llama-py-gguf quantize"
+    )
 
 
 def _place(
@@ -332,6 +336,7 @@ def _place(
     for name in sorted(infos, key=lambda name: infos[name][2]):  # tables may have another order
         ne, dtype, offset = infos[name]
         if offset != expected:
+            _check_size(cursor, tensors, offset)
             raise cursor.error(_offset_error(name, offset, expected, alignment))
         nbytes = dtype.row_size(ne[0]) * math.prod(ne[1:])
         at = start + offset
@@ -344,6 +349,18 @@ def _place(
         tensors[name] = TensorInfo(name, dtype, ne, at, nbytes, data, cursor.data, cursor.path)
         expected = _pad(offset + nbytes, alignment)
     return {name: tensors[name] for name in infos}
+
+
+def _check_size(cursor: Cursor, tensors: Mapping[str, TensorInfo], offset: int) -> None:
+    """Raise GGUFError if the last tensor has another size because its type's number is also one of
+    ik_llama.cpp's."""
+    from llama_py.gguf.ik_types import SHARED_IDS, ik_name
+
+    last = next(reversed(tensors.values()), None)
+    if last is not None and last.type.id in SHARED_IDS:
+        what = f"tensor {quote_text(last.name)}"
+        name = f"but not the size of {last.type.name}: perhaps {ik_name(last.type.id)}"
+        raise cursor.error(_ik_error(what, last.type.id, name))
 
 
 def _pad(n: int, alignment: int) -> int:

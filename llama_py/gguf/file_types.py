@@ -61,7 +61,12 @@ FILE_TYPES = {
     for name, number, of, *words in _TABLE
 }
 COPY = FileType("COPY", 0, None)
-READ_ONLY = FileType("NVFP4", 39, BY_NAME["nvfp4"], "NVFP4")  # other programs quantize to this type
+# File types that llama-py only reads.
+READ_ONLY = (
+    FileType("NVFP4", 39, BY_NAME["nvfp4"], "NVFP4"),
+    FileType("PQ2_0", 141, BY_NAME["pq2_0"], "PQ2_0"),
+    FileType("PTQ1_0", 143, BY_NAME["ptq1_0"], "PTQ1_0"),
+)
 
 
 def file_type(text: str) -> FileType:
@@ -112,7 +117,7 @@ def file_type_text(number: int) -> str:
     return ("(guessed) " if number & GUESSED else "") + (found or "unknown, may not work")
 
 
-_KNOWN = (*FILE_TYPES.values(), READ_ONLY)
+_KNOWN = (*FILE_TYPES.values(), *READ_ONLY)
 
 
 def _by_layer(name: str) -> tuple[int, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+SHARED_IDS = (142, 143)  # also of types of PrismML's llama.cpp, with other block sizes
 _FIRST, _LAST = 97, 399  # ids that ik_llama.cpp uses for its types
 
 _NAMES = {

@@ -20,7 +20,7 @@ NONLINEAR = ("iq4_nl", "mxfp4", "iq4_xs")
 KINDS = NONLINEAR + UNPACKED
 EXACT = 1e-11
 SHAPES = [(1, 2), (5, 1), (17, 3), (16, 8), (37, 13)]  # rows, blocks of a row
-SCALE_AT = {"tq1_0": 52, "tq2_0": 64}
+SCALE_AT = {"tq1_0": 52, "tq2_0": 64, "ptq1_0": 26}
 
 
 def random(*shape: int) -> Floats:
@@ -71,7 +71,7 @@ def forms(a: Tensor) -> list[Tensor]:
 
 def test_which_types_these_are() -> None:
     assert {"iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"} < set(UNPACKED)
-    assert {"nvfp4", "tq1_0", "tq2_0", "q1_0", "q2_0"} < set(UNPACKED)
+    assert {"nvfp4", "tq1_0", "tq2_0", "q1_0", "q2_0", "pq2_0", "ptq1_0"} < set(UNPACKED)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -162,6 +162,10 @@ F32 = bytes(4)
         ([Tensor("a"), Tensor("w", offset=0)], "overlaps the tensor before it, expected offset 32"),
         ([Tensor("a", offset=32), Tensor("w", offset=32)], "'a' at data offset 32 leaves a gap"),
         ([Tensor("w", (32,), 139)], "tensor 'w' has type 139, IQ4_K of ik_llama.cpp; run the file"),
+        (
+            [Tensor("a", (1024, 4), 142, bytes(1056)), Tensor("w", data=bytes(64))],
+            "tensor 'a' has type 142, but not the size of pq2_0: perhaps IQ2_TN of ik_llama.cpp",
+        ),
         ([Tensor("w", (32,), 396)], "tensor 'w' has type 396, a type of ik_llama.cpp"),
         ([Tensor("w", (100,), 0, F32)], "ends at byte 464, but the file has 96"),
     ],

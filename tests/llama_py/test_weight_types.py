@@ -69,7 +69,9 @@ def test_weights_of_four_bit_levels(kind: str) -> None:
     assert nmse(expected_of(metadata, arrays, names, type), decoded(model)) < CLOSE
 
 
-@pytest.mark.parametrize("kind", ["iq1_m", "iq2_xxs", "iq3_s", "tq1_0", "nvfp4", "q1_0"])
+@pytest.mark.parametrize(
+    "kind", ["iq1_m", "iq2_xxs", "iq3_s", "tq1_0", "nvfp4", "q1_0", "pq2_0", "ptq1_0"]
+)
 def test_weights_that_unpack(kind: str) -> None:
     """In place, in every matrix that rows of this type fit."""
     type = BY_NAME[kind]

@@ -270,6 +270,17 @@ BY_HAND: dict[str, Callable[[bytes, int], float]] = {
 }
 
 
+def _trit(b: bytes, j: int) -> int:
+    """Digit j: of 16 bytes with five digits, then of 8, then of 2 with four."""
+    first, size = next((s, n) for s, n in ((0, 16), (80, 8), (120, 2)) if j < s + 5 * n or n == 2)
+    at = {16: 0, 8: 16, 2: 24}[size] + (j - first) % size
+    return b[at] * 3 ** ((j - first) // size) % 256 * 3 // 256 - 1
+
+
+BY_HAND["pq2_0"] = BY_HAND["q2_0"]
+BY_HAND["ptq1_0"] = lambda b, j: unpack_from("<e", b, 26)[0] * _trit(b, j)
+
+
 def decoded(type: GGMLType, raw: Array) -> Array:
     if by_hand := BY_HAND.get(type.name):
         rows = [[by_hand(b.tobytes(), j) for j in range(type.block_size)] for b in raw]

@@ -13,6 +13,7 @@ import numpy as np
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.format import register
 from ggml_cpu.blocks.rounding import store_largest, ternary
+from ggml_cpu.blocks.ternary_digits import digits, five_digits, fraction, thrice
 from ggml_cpu.blocks.unpacked import one_scale, weight
 from ggml_cpu.kernel import fn
 from ggml_cpu.quants.q8_K import CHUNKS
@@ -20,18 +21,6 @@ from ggml_cpu.quants.q8_K import CHUNKS
 SECOND, THIRD, D = 32, 48, 52
 POWERS = np.repeat(np.array([1, 3, 9, 27], np.int16), 4).tobytes()
 PLACES = np.repeat(np.array([81, 27, 9, 3], np.int32), 4).tobytes()
-
-
-@fn
-def thrice(x):
-    return x + x + x
-
-
-@fn
-def digits(packed):
-    """Return the leading base-3 digits of bytes as fractions of 256: 1 above 1/3, 2 above 2/3."""
-    x = packed ^ -128  # comparisons are signed
-    return v.select(x > 170 - 128, v.i8x64(2), v.select(x > 85 - 128, v.i8x64(1), 0))
 
 
 @fn
@@ -50,22 +39,6 @@ def load_bytes(block, j):
     z = v.zext_i16(v.as_i8(v.i32x4(v.ld_u32(block + THIRD))))
     z = v.to_i8(z * v.i16x16_load(v.table(POWERS)))
     return digits(v.concat(v.concat(y, thrice(y)), v.concat(thrice(thrice(y)), z)))
-
-
-@fn
-def fraction(number):
-    """Convert numbers below 243 to bytes: ceil(256 * number / 243)."""
-    scaled = v.to_f32(number * 256 + 242)
-    return v.to_i8(v.to_i32((scaled + 0.5) * (1.0 / 243.0)))
-
-
-@fn
-def five_digits(x, apart, factor):
-    """Encode 16 bytes of five digits; consecutive digits of a byte are `apart` bytes apart in x."""
-    number = v.i32x16(0)
-    for i in range(5):
-        number = number * 3 + ternary(x + apart * i, factor)
-    return fraction(number)
 
 
 @fn

@@ -1,7 +1,4 @@
-"""tq1_0: 256 values -1, 0 or 1, five to a byte, times one half scale.
-
-A byte is a fraction of 256 in base 3: multiplied by 3^n modulo 256, its leading digit is value n.
-"""
+"""tq1_0: 256 values -1, 0 or 1, five to a byte, times one half scale."""
 
 from __future__ import annotations
 
@@ -10,28 +7,15 @@ import numpy.typing as npt
 
 from ggml_ref.quants import _blocks as block
 from ggml_ref.quants._blocks import F32, U8
+from ggml_ref.quants._ternary import digits, fractions
 
 BLOCK = np.dtype([("q", "u1", 48), ("high", "u1", 4), ("d", "<f2")])
-POWERS = np.array([1, 3, 9, 27, 81], np.uint8)[:, None]
-
-
-def digits(q: U8, n: int) -> F32:
-    """Return digits -1, 0, 1 of bytes [..., m], [..., n * m]: first digits of all, then second."""
-    leading = (q[:, None] * POWERS[:n]).astype(np.uint16) * 3 >> 8
-    return block.float32(leading.reshape(len(q), -1)) - 1
 
 
 def dequantize(blocks: U8) -> F32:
     b = block.fields(blocks, BLOCK)
     parts = [digits(b["q"][:, :32], 5), digits(b["q"][:, 32:], 5), digits(b["high"], 4)]
     return block.float32(b["d"])[:, None] * np.concatenate(parts, axis=1)
-
-
-def fractions(q: U8, n: int) -> U8:
-    """Return bytes [..., m] of digits 0, 1, 2 [..., n * m], rounded upwards: inverse of digits."""
-    weights = (3 ** np.arange(4, 4 - n, -1))[:, None]
-    number: npt.NDArray[np.integer] = (q.reshape(len(q), n, -1) * weights).sum(axis=1)
-    return ((number * 256 + 242) // 243).astype(np.uint8)
 
 
 def quantize(x: npt.NDArray[np.floating]) -> bytes:
