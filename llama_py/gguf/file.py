@@ -336,7 +336,7 @@ def _place(
     for name in sorted(infos, key=lambda name: infos[name][2]):  # tables may have another order
         ne, dtype, offset = infos[name]
         if offset != expected:
-            _check_size(cursor, tensors, offset)
+            _check_size(cursor, tensors)
             raise cursor.error(_offset_error(name, offset, expected, alignment))
         nbytes = dtype.row_size(ne[0]) * math.prod(ne[1:])
         at = start + offset
@@ -351,7 +351,7 @@ def _place(
     return {name: tensors[name] for name in infos}
 
 
-def _check_size(cursor: Cursor, tensors: Mapping[str, TensorInfo], offset: int) -> None:
+def _check_size(cursor: Cursor, tensors: dict[str, TensorInfo]) -> None:
     """Raise GGUFError if the last tensor has another size because its type's number is also one of
     ik_llama.cpp's."""
     from llama_py.gguf.ik_types import SHARED_IDS, ik_name
