@@ -332,7 +332,8 @@ def _place(
     whole = np.frombuffer(cursor.data, np.uint8)
     whole.flags.writeable = False
     start = _pad(cursor.pos, alignment)
-    tensors, expected = {}, 0
+    tensors: dict[str, TensorInfo] = {}
+    expected = 0
     for name in sorted(infos, key=lambda name: infos[name][2]):  # tables may have another order
         ne, dtype, offset = infos[name]
         if offset != expected:
