@@ -60,6 +60,12 @@ class Entries:
         self._pos.append(media.at[:, part])
         self._rows.append(media.rows[part])
 
+    def add(self, other: Entries) -> None:
+        """Append other entries."""
+        self.tokens += other.tokens
+        self._pos += other._pos
+        self._rows += other._rows
+
     def batch(self, seq_ids: Sequence[SeqIds], outputs: Sequence[bool] | None = None) -> Batch:
         """Return the batch; seq_ids, outputs: of each entry."""
         pos = np.concatenate(self._pos, axis=1)

@@ -23,10 +23,12 @@ import numpy as np
 from ggml_py._moved import Former
 from ggml_py.errors import ContextError
 from llama_py.batch import F32, Batch, Wanted
+from llama_py.batch.entries import Entries, MediaRows
 from llama_py.batch.prompts import MixedPrompt, is_mixed
 from llama_py.context import Context
 from llama_py.decoding.keep import KeepRule, shift
 from llama_py.decoding.known_text import KnownText
+from llama_py.decoding.part import Part, part_with_images
 from llama_py.decoding.prefix_cache import PrefixCache, PrefixMatch
 from llama_py.decoding.rollback import Rollback
 from llama_py.decoding.track import Allowed, Track
@@ -179,8 +181,8 @@ class Sequences(Resource):
     ) -> None:
         """Draft for sequences (None: all) and compute their pending tokens and drafts in one batch.
 
-        pieces  maximum number of a sequence's pending tokens to compute now; it has rows after
-                its last pending token
+        pieces  maximum number of a sequence's pending tokens and rows of images to compute now; it
+                has rows after its last pending token
 
         Rows that were not taken are lost, also other sequences' rows. ContextError if the KV cache
         is full.
@@ -228,6 +230,14 @@ class Sequences(Resource):
         track = self._tracks[seq_id]
         track.pending = track.pending[n:]
         self._tell(track, track.pos)
+
+    def place(self, seq_id: int, at: int, rows: MediaRows) -> None:
+        """Set the rows of a sequence's image at a pending position; `advance` computes them."""
+        self._tracks[seq_id].images[at] = rows
+
+    def images(self, seq_id: int) -> Mapping[int, MediaRows]:
+        """Return the placed images that `advance` must still compute, by position."""
+        return self._tracks[seq_id].images
 
     def read(self, wanted: Mapping[int, int]) -> dict[int, F32]:
         """Compute pending tokens of sequences in one batch: the first wanted[seq_id] of each, or
@@ -346,7 +356,7 @@ class Sequences(Resource):
         for track in tracks:
             if not track.pending:
                 raise _no_tokens_error(track)
-            while track.seq_id not in most and 1 < len(track.pending) > (
+            while not (track.seq_id in most or track.images) and 1 < len(track.pending) > (
                 n := self._max_tokens(track)
             ):
                 self._read([(track, n)])
@@ -361,29 +371,38 @@ class Sequences(Resource):
             self._drop_guesses(tracks)
             raise
         row = 0
-        for ids, n, track in parts:
+        for part in parts:
+            track, n = part.track, part.n_rows
+            part.note_images()
             if n == 0:
-                track.pending = track.pending[len(ids) :]
+                track.pending = track.pending[part.n_ids :]
                 self._tell(track, track.pos)
                 continue
             track.rows, row = rows[row : row + n], row + n
             track.begun = True
             if not track.draft:
                 self._tell(track, track.text.end)
-        self._show([(t, pos, ids) for (ids, _, t), pos in zip(parts, starts, strict=True)])
+        self._show([(part.track, at, part.tokens) for part, at in zip(parts, starts, strict=True)])
 
-    def _rows(self, parts: Sequence[tuple[list[int], int, Track]]) -> F32:
-        """Compute tokens of sequences, and return the logits of the last n tokens of each part."""
+    def _rows(self, parts: Sequence[Part]) -> F32:
+        """Compute tokens of sequences, and return the logits of the last tokens of each part."""
         # the caller takes the rows of a draft separately
-        keep = self.keeps_rows or any(n > 1 for _, n, _ in parts)
-        if len(parts) == 1 and len(parts[0][0]) == parts[0][1] == 1 and self._follows(parts[0][2]):
+        keep, only = self.keeps_rows or any(part.n_rows > 1 for part in parts), parts[0]
+        if len(parts) == 1 and len(only.tokens) == only.n_rows == 1 and self._follows(only.track):
             # reuses the graph of the preceding token
-            return self.ctx.decode(parts[0][0], seq_id=parts[0][2].seq_id, copy=keep)
+            return self.ctx.decode(only.tokens, seq_id=only.track.seq_id, copy=keep)
+        seq_ids = [(part.track.seq_id,) for part in parts for _ in part.tokens]
+        outputs = [i >= len(p.tokens) - p.n_rows for p in parts for i in range(len(p.tokens))]
+        if any(part.images for part in parts):
+            entries = Entries(self.ctx.model.hparams.n_pos_per_embd)
+            for part in parts:
+                part.append_entries(entries)
+            return self.ctx.decode(entries.batch(seq_ids, outputs), copy=keep)
         batch = Batch(
-            [id for ids, _, _ in parts for id in ids],
-            pos=[t.pos + i for ids, _, t in parts for i in range(len(ids))],
-            seq_ids=[(t.seq_id,) for ids, _, t in parts for _ in ids],
-            outputs=[i >= len(ids) - n for ids, n, _ in parts for i in range(len(ids))],
+            [id for part in parts for id in part.tokens],
+            pos=[part.track.pos + i for part in parts for i in range(len(part.tokens))],
+            seq_ids=seq_ids,
+            outputs=outputs,
         )
         return self.ctx.decode(batch, copy=keep)
 
@@ -391,14 +410,19 @@ class Sequences(Resource):
         """Return True if pending tokens follow at the position after the last in memory."""
         return not track.mixed or self.ctx.memory.seq_pos_max(track.seq_id) + 1 == track.pos
 
-    def _part(self, track: Track, most: Mapping[int, int]) -> tuple[list[int], int, Track]:
-        """Return a sequence's tokens to compute now, and the number of last tokens with rows."""
+    def _part(self, track: Track, most: Mapping[int, int]) -> Part:
+        """Return a sequence's tokens to compute now."""
         n = len(track.pending)
+        if track.images:
+            n_batch = self.ctx.cparams.n_batch
+            n_axes = self.ctx.model.hparams.n_pos_per_embd
+            most_entries = min(most.get(track.seq_id, n_batch), n_batch)
+            return part_with_images(track, most_entries, self._max_tokens(track), n_axes)
         if n > 1 and (n := min(most.get(track.seq_id, n), self._max_tokens(track))) < len(
             track.pending
         ):
-            return track.pending[:n], 0, track
-        return [*track.pending, *track.draft], len(track.draft) + 1, track
+            return Part(track, track.pending[:n], 0, n)
+        return Part(track, [*track.pending, *track.draft], len(track.draft) + 1, n)
 
     def _drop_guesses(self, tracks: Sequence[Track]) -> None:
         """Roll back draft tokens that a failed decode has computed."""

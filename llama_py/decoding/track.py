@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from llama_py.batch import F32
+from llama_py.batch.entries import MediaRows
 from llama_py.decoding.draft_length import Length
 from llama_py.decoding.known_text import KnownText
 
@@ -27,6 +28,7 @@ class Track:
     begun     memory has the computed tokens; no failed decode discarded them
     mixed     the sequence has images
     drafted   drafters may propose tokens for the sequence
+    images    rows of images among the pending ids, by position
     """
 
     seq_id: int
@@ -44,6 +46,7 @@ class Track:
     mixed: bool = False
     drafted: bool = False
     alone: bool = False
+    images: dict[int, MediaRows] = field(default_factory=dict)
     lengths: dict[str, Length] = field(default_factory=dict)
 
     @property

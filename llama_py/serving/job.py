@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from time import monotonic
 
+from llama_py.batch.entries import MediaRows
 from llama_py.batch.prompts import Medium, MixedPrompt
 from llama_py.decoding.keep import KeepRule
 from llama_py.serving.answer import Answer
@@ -23,6 +24,8 @@ class Job:
     ids     tokens that its slot begins with: prompt, and response before it was preempted
     reads   number of ids that must still be computed
     media   images among the ids, by position
+    images  rows of images that the next batches compute, by position
+    n_counted  number of its cells that the metrics count
     n_held  number of ids in memory when it began
     n_scored  prompt tokens that are processed with logits, or need none
     keep    rule of the context shift; None: the response ends when the context is full
@@ -37,6 +40,8 @@ class Job:
         prompt = answer.request.prompt
         self.media = dict(prompt.media) if isinstance(prompt, MixedPrompt) else {}
         self.n_held, self.n_scored = 0, answer.request.score_from - 1
+        self.images: Mapping[int, MediaRows] = {}
+        self.n_counted = 0
         self.keep: KeepRule | None = None
         self.alone = False
         self.since = monotonic()
@@ -53,16 +58,38 @@ class Job:
         return len(self.ids) - self.reads
 
     @property
-    def medium(self) -> Medium | None:
-        """Image to process next, if it is not a token."""
-        return self.media.get(self.pos) if self.reads else None
+    def medium(self) -> tuple[int, Medium] | None:
+        """Position and image to process next. The encoder processes an image that joins batches
+        before the text in front of it, one image at a time."""
+        ahead = [at for at in self.media if at >= self.pos]
+        if not self.reads or not ahead or self.images:
+            return None
+        at = min(ahead)
+        medium = self.media[at]
+        return (at, medium) if at == self.pos or self.joins(medium) else None
+
+    def joins(self, medium: Medium) -> bool:
+        """Return True if an image's rows are computed in batches with tokens."""
+        return medium.joins and not self.has_unscored
+
+    @property
+    def n_done(self) -> int:
+        """Number of its cells that memory has, including an image's first rows."""
+        return self.cells(self.pos) + sum(image.n_done for image in self.images.values())
+
+    @property
+    def n_left(self) -> int:
+        """Number of cells that must still be computed."""
+        return self.cells(len(self.ids)) - self.n_done
 
     @property
     def n_ahead(self) -> int:
-        """Prompt tokens before the next image, or before the end of the scored part."""
+        """Number of cells before the next image without rows, or before the end of the scored
+        part."""
         if self.has_unscored:
             return self.n_scored - self.pos
-        return min((at - self.pos for at in self.media if at >= self.pos), default=self.reads)
+        waiting = (at for at in self.media if at >= self.pos and at not in self.images)
+        return self.cells(min(waiting, default=len(self.ids))) - self.n_done
 
     @property
     def has_unscored(self) -> bool:

@@ -230,6 +230,8 @@ class Scheduler:
         )
         n = told.n_reused
         job.reads, job.n_held = len(job.ids) - n, n
+        job.images, job.n_counted = self.sequences.images(slot.id), job.cells(n)
+        self._stop_seeing(job)
         self.look(slot)
         return n
 
@@ -240,7 +242,7 @@ class Scheduler:
         self.ctx.memory.seq_rm(slot.id)
         self.ctx.encode(Batch(prompt, seq_ids=[(slot.id,)] * len(prompt)))
         self.sequences.extend(slot.id, job.ids)
-        job.reads, job.n_held = len(job.ids), 0
+        job.reads, job.n_held, job.n_counted = len(job.ids), 0, 0
         seconds = clock() - start
         self.metrics.n_prompt += len(prompt) - 1  # the start token is counted when it is computed
         self.metrics.prompt_seconds += seconds
@@ -255,7 +257,7 @@ class Scheduler:
         return keep_rule(self.ctx, request.params, n_prompt, n_spare=N_SPARE, n_discard=n_discard)
 
     def _see(self) -> None:
-        """Process a part of an image, of the first job that is at one."""
+        """Process a part of an image, of the first job that needs one."""
         if self._sight is None:
             seeing = [(slot, job) for slot, job in self.busy if job.medium is not None]
             if not seeing:
@@ -275,11 +277,23 @@ class Scheduler:
         self.look(slot)
         if done:
             self._sight = None
-            n_pos = sight.medium.n_pos
-            self.metrics.n_prompt += sight.medium.n_tokens
-            self.sequences.skip(slot.id, n_pos)
-            job.reads -= n_pos
-        self._tell(job, job.answer.read(job.cells(job.pos), seconds))
+            if sight.rows is not None:
+                self.sequences.place(slot.id, sight.at, sight.rows)
+            else:
+                self.sequences.skip(slot.id, sight.medium.n_pos)
+                job.reads -= sight.medium.n_pos
+        self._count_prompt(job)
+        self._tell(job, job.answer.read(job.n_done, seconds))
+
+    def _stop_seeing(self, job: Job) -> None:
+        """Forget the image in progress if it is this job's."""
+        if self._sight is not None and self._sight.job is job:
+            self._sight = None
+
+    def _count_prompt(self, job: Job) -> None:
+        """Count the prompt's cells that were computed since the last call."""
+        self.metrics.n_prompt += job.n_done - job.n_counted
+        job.n_counted = job.n_done
 
     def _rows(self) -> int:
         """Return how many image rows to process in a step."""
@@ -321,10 +335,10 @@ class Scheduler:
 
     def _note_scores(self, slot: Slot, job: Job, scores: tuple[Score, ...], seconds: float) -> None:
         """Note the processed part of a prompt; a request for scores only may be complete."""
-        self.metrics.n_prompt += len(scores)
         self.metrics.n_scored += len(scores)
         self.look(slot)
         job.reads -= len(scores)
+        self._count_prompt(job)
         job.n_scored, job.alone = job.pos, False
         self._tell(job, replace(job.answer.read(job.pos, seconds), scores=scores))
         if job.answer.is_score and not job.has_unscored and not job.request.alternatives:
@@ -332,8 +346,8 @@ class Scheduler:
 
     def _unread(self, busy: list[Busy], e: Exception) -> None:
         """Free cells after an error in the prompts of jobs, or find the job that causes it."""
-        if self._sight is not None and any(job is self._sight.job for _, job in busy):
-            self._sight = None
+        for _, job in busy:
+            self._stop_seeing(job)
         if not isinstance(e, ContextError):
             self._handle_failure(busy, e)
             return
@@ -451,11 +465,11 @@ class Scheduler:
         """Return True if the prompt is processed and the response can start."""
         has_rows = self.sequences.has_rows(slot.id)
         left = 0 if has_rows else len(self.sequences.pending(slot.id))
-        self.metrics.n_prompt += job.reads - left
         self.metrics.prompt_seconds += seconds
         job.reads, answer = left, job.answer
+        self._count_prompt(job)
         n_prompt = answer.timings.n_prompt
-        n_done = n_prompt if self.ctx.model.has_encoder else min(job.cells(job.pos), n_prompt)
+        n_done = n_prompt if self.ctx.model.has_encoder else min(job.n_done, n_prompt)
         self._tell(job, answer.read(n_done, seconds))
         if not has_rows:
             return False
@@ -504,8 +518,7 @@ class Scheduler:
 
     def _release(self, slot: Slot, job: Job) -> None:
         """Free the slot and keep its sequence."""
-        if self._sight is not None and self._sight.job is job:
-            self._sight = None
+        self._stop_seeing(job)
         try:
             self.sequences.finish(slot.id, whole=False)
         except Exception:

@@ -50,11 +50,11 @@ class StepBatches:
         graph is then the same with and without prompts."""
         pieces = self._pieces(busy, 1, self._budget(busy)[1], shortest, True)
         for slot, job in sorted(busy, key=lambda one: one[1].id):
-            end, before = job.reads - pieces.get(slot.id, 0), -1
-            while slot.job is job and end < job.reads != before:
-                before = job.reads
-                yield [(slot, job)], {slot.id: job.reads - end}
-        group = [one for one in busy if one[1].reads == 0 or one[1].reads == one[1].n_ahead == 1]
+            end, before = job.n_left - pieces.get(slot.id, 0), -1
+            while slot.job is job and end < job.n_left != before:
+                before = job.n_left
+                yield [(slot, job)], {slot.id: job.n_left - end}
+        group = [one for one in busy if one[1].n_left == 0 or one[1].n_left == one[1].n_ahead == 1]
         if group:
             yield group, {}
 
@@ -66,12 +66,12 @@ class StepBatches:
     def _pieces(
         self, busy: Sequence[Busy], n_kept: int, budget: int, shortest: bool, whole: bool
     ) -> dict[int, int]:
-        """Return how many tokens of each prompt to process, by slot, leaving n_kept at its end."""
+        """Return how many entries of each prompt to process, by slot, leaving n_kept at its end."""
         prompts = {
             slot.id: n
             for slot, job in sorted(busy, key=lambda one: one[1].id)
             if job.reads and not self.pace.owes(job.request.client)
-            if (n := min(job.n_ahead, job.reads - n_kept))
+            if (n := min(job.n_ahead, job.n_left - n_kept))
         }
         found = shares(budget, [*prompts.values()], shortest, whole)
         return {id: n for id, n in zip(prompts, found, strict=True) if n}

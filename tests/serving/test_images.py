@@ -18,7 +18,6 @@ from llama_py.decoding.prefix_cache.tree import common
 from llama_py.params.speculative import SpeculativeParams
 from llama_py.serving import TooLong
 from llama_py.serving.image_prefill import ImagePrefill
-from llama_py.serving.scheduler import Scheduler
 from llama_py.text.generate import stream
 from llama_py.vision import ImageEncoder
 from llama_py.vision.prompt import ImagePrompt, Picture
@@ -200,26 +199,35 @@ def test_two_begin_behind_the_same_image(models: Models) -> None:
         assert held == [ids.n_tokens - 1, start_of(ids)]
 
 
+@pytest.mark.parametrize("kind", ["pixtral", AXES, "hybrid"])
 def test_answers_go_on_while_an_image_is_read(
-    models: Models, monkeypatch: pytest.MonkeyPatch
+    models: Models, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One part of it in each step."""
-    model, told = models("pixtral"), list[str]()
-    image = model.build_image_prompt("<__media__>a", [picture(1, (70, 50))])
-    monkeypatch.setattr(ImagePrefill, "step", lambda self: told.append("see") or step(self))
-    with engine(model, n_seq_max=2) as made:
+    """Batches with rows of the image have the other response's token, the last one also text."""
+    model, batches, decode = models(kind), list[Batch](), Context.decode
+    image = model.build_image_prompt("b<__media__>a", [picture(1, (70, 50))])
+
+    def note(self: Context, tokens: Any, *more: Any, **options: Any) -> F32:
+        if isinstance(tokens, Batch) and tokens.embd is not None:
+            batches.append(tokens)
+        return decode(self, tokens, *more, **options)
+
+    monkeypatch.setattr(Context, "decode", note)
+    with engine(model, n_seq_max=2, kv_unified=True) as made:
         go_on = stall(made, 1)
         text = ask(made, request(tokens(5), 60))
-        tell = text.__call__
-        handle = text.handle
-        assert handle is not None
-        handle._job._told = lambda e: (told.append("text"), tell(e))
         seeing = ask(made, request(image, 4))
         go_on.set()
         assert text.end().error is None and seeing.end().error is None
-    assert told.count("see") >= image.n_tokens // 8
-    assert "see see" not in " ".join(told)
+    monkeypatch.undo()
     assert seeing.tokens == alone(model, image, 4) and text.tokens == alone(model, tokens(5), 60)
+    (medium,) = image.media.values()
+    assert sum(len(b.embd) for b in batches if b.embd is not None) == medium.n_tokens
+    assert len(batches) >= medium.n_tokens // 8
+    if kind != "hybrid":  # its sequences have equally many tokens in each ubatch
+        assert all(len({*(b.seq_ids or ())}) == 2 for b in batches)
+    last = batches[-1].tokens
+    assert last is not None and [*last].index(-1) < len(last) - 2 and last[-1] >= 0
 
 
 @pytest.mark.parametrize("kind", ["pixtral", AXES, "hybrid"])
@@ -229,19 +237,20 @@ def test_who_leaves_while_an_image_is_read(
 ) -> None:
     model, n = models(kind), list[int]()
     ids = model.build_image_prompt("a <__media__> b", [picture(1, (70, 50))])
-    with engine(model, n_seq_max=1) as made:
+    with engine(model, n_seq_max=1, n_batch=8, n_ubatch=8) as made:
         go_on = stall(made)
         one = ask(made, request(ids))
 
-        def stepped(self: ImagePrefill) -> bool:
-            n.append(1)
+        def decode_and_cancel(tokens: Any, *more: Any, **options: Any) -> F32:
+            if isinstance(tokens, Batch) and tokens.embd is not None:
+                n.append(1)
             if len(n) == after:
                 assert one.handle is not None
                 one.handle.cancel()
-            return step(self)
+            return decode(tokens, *more, **options)
 
-        monkeypatch.setattr(ImagePrefill, "step", stepped)
-        monkeypatch.setattr(Scheduler, "_rows", lambda self: 8)
+        decode = made._ctx.decode
+        monkeypatch.setattr(made._ctx, "decode", decode_and_cancel)
         go_on.set()
         assert one.end().finish_reason == "cancelled" and not one.tokens
         again = ask(made, request(ids))
@@ -260,6 +269,31 @@ def test_an_image_that_cannot_be_computed_ends_its_request_only(
             assert str(bad.end().error) == "no light" and good.tokens == alone(model, tokens(20))
         one = ask(made, request(ids))
         assert one.end().error is None and one.tokens == alone(model, ids)
+
+
+@pytest.mark.parametrize("kind", ["pixtral", AXES])
+def test_a_step_with_an_image_that_fails_is_repeated(
+    models: Models, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first batch with rows of the image fails before and after it is computed."""
+    model, failures = models(kind), ["before", "after"]
+    ids = model.build_image_prompt("a <__media__> b <__media__>c", [picture(1), picture(2)])
+    with engine(model, n_seq_max=2, kv_unified=True) as made:
+        decode = made._ctx.decode
+
+        def fail_once(tokens: Any, *more: Any, **options: Any) -> F32:
+            mixed = isinstance(tokens, Batch) and tokens.embd is not None and failures
+            if mixed and failures.pop(0) == "before":
+                raise MemoryError
+            found = decode(tokens, *more, **options)
+            if mixed:
+                raise MemoryError
+            return found
+
+        monkeypatch.setattr(made._ctx, "decode", fail_once)
+        found = ask_all(made, [request(tokens(5), 30), request(ids)])
+    assert not failures
+    assert [one.tokens for one in found] == [alone(model, tokens(5), 30), alone(model, ids)]
 
 
 def _fails(*_: Any) -> Any:
