@@ -141,6 +141,9 @@ class MemoryGroup:
         by_seq = self.streams
         if len(seq_ids) < 2 or not by_seq or not all(part.any_order for part in self.parts):
             return []
+        own = [by_seq[s] for s in seq_ids]
+        if max(own) - min(own) < len(own):
+            return []
         seqs = sorted(range(len(by_seq)), key=lambda s: by_seq[s])  # by stream
         wanted, n = {*seq_ids}, len(seq_ids)
 

@@ -265,11 +265,7 @@ class Deepseek4(DraftingDecoder):
         return CompressedAttention(w, sizes, n_window=hp.n_swa, indexer=indexer, drafts=drafts)
 
     def declare_nextn(self, w: Weights) -> None:
-        nextn = range(self.hp.n_layer, self.hp.n_layer_all)
-        if not self.load_mtp:
-            w.skip_nextn(nextn)
-            return
-        made = ((w.layer(il), self.layer(w.layer(il), il)) for il in nextn)
+        made = ((w.layer(il), self.layer(w.layer(il), il)) for il in self.nextn_layers(w))
         self.drafting = [StreamNextN(own, self.hp, layer) for own, layer in made]
 
     def memory_spec(self, il: int) -> MemorySpecs:

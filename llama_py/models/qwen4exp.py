@@ -306,11 +306,7 @@ class Qwen4Exp(EarlyDrafter):
         return kind(w, self.hp)
 
     def declare_nextn(self, w: Weights) -> None:
-        nextn = range(self.hp.n_layer, self.hp.n_layer_all)
-        if not self.load_mtp:
-            w.skip_nextn(nextn)
-            return
-        made = ((w.layer(il), self.layer(w.layer(il), il)) for il in nextn)
+        made = ((w.layer(il), self.layer(w.layer(il), il)) for il in self.nextn_layers(w))
         self.drafting = [Qwen4ExpNextN(own, self.hp, layer) for own, layer in made]
 
     def lm_head(self, nextn: int | None = None) -> Linear | None:

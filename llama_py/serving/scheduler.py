@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ggml_py.errors import ContextError
@@ -21,15 +21,17 @@ from llama_py.decoding.prefix_cache.tree import common
 from llama_py.decoding.scores import Score, max_rows, score_pending
 from llama_py.decoding.sequences import Sequences
 from llama_py.sampler.constraint import ConstraintEnded
+from llama_py.serving.adjacent_caches import AdjacentCaches
 from llama_py.serving.answer import Answer
 from llama_py.serving.cells import make_cells, put_idle_away
+from llama_py.serving.client_turns import ClientTurns
 from llama_py.serving.image_prefill import ImagePrefill
 from llama_py.serving.job import Job
 from llama_py.serving.metrics import Metrics
 from llama_py.serving.prefill_budget import PrefillBudget
 from llama_py.serving.request import Event, Reason
 from llama_py.serving.slots import Slot, SlotInfo, State, choose_slot
-from llama_py.serving.step_batches import Busy, StepBatches, n_clients
+from llama_py.serving.step_batches import Busy, StepBatches, share_rows
 
 log = logging.getLogger("llama_py")
 
@@ -37,9 +39,6 @@ N_SHARED = 32  # common prefix worth waiting for while another slot processes it
 WORTH = 64  # minimum tokens of a saved conversation: a copy takes a hundredth of computing it
 N_LOOKED_AT = 8  # jobs to check per slot; a job may overtake jobs that wait for a prefix or slot
 N_GRAPHS = 12, 48  # least and most cached graphs: steps differ in prompt tokens and in sequences
-SHORTEST = 4  # every n-th step serves the shortest prompt, the others serve the first
-SHORTEST_OF_CLIENTS = 2  # the same with several clients
-MAX_CLIENTS = 1024  # number of clients in the order of turns
 N_SPARE = 4  # tokens of a full context that a context shift always discards (llama-server)
 
 
@@ -60,13 +59,11 @@ class Scheduler:
         """
         self.ctx, self.sequences, self.cache = ctx, sequences, sequences.cache
         n_runs = ctx.cparams.n_seq_max * (ctx.cparams.n_seq_max + 1) // 2  # of consecutive slots
-        least, most = N_GRAPHS
-        ctx.runner.n_graphs = max(ctx.runner.n_graphs, least, min(n_runs + 4, most))
+        ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS[0], min(n_runs + 4, N_GRAPHS[1]))
         self._pace = PrefillBudget(ctx.cparams.n_batch, ctx.cparams.n_ubatch, n_piece)
         self._turns = StepBatches(self._pace, ctx.memory.allows_unequal_lengths)
         self._client_slots = client_slots or ctx.cparams.n_seq_max
-        self._begun: dict[str, int] = {}  # number of the last job that began, by client
-        self._n_begun = 0
+        self._clients, self._caches = ClientTurns(), AdjacentCaches(ctx)
         self.cache.worth = WORTH
         self.slots = [Slot(i) for i in range(ctx.cparams.n_seq_max)]
         self.waiting: list[Job] = []
@@ -74,7 +71,6 @@ class Scheduler:
         self.metrics = Metrics()
         self._sight: ImagePrefill | None = None  # image in progress
         self._is_tight = False  # a job was preempted: start no job before another ends
-        self._read_again = 0  # bytes of weights, since the last move of caches
 
     @property
     def busy(self) -> list[Busy]:
@@ -97,8 +93,7 @@ class Scheduler:
         start = clock()
         self._see()
         self._score()
-        every = SHORTEST_OF_CLIENTS if n_clients(busy) > 1 else SHORTEST
-        shortest = self.metrics.n_steps % every == 0
+        shortest = self._turns.serves_shortest(self.metrics.n_steps, busy)
         together = [one for one in busy if not one[1].alone]
         for jobs in [*([together] if together else []), *([one] for one in busy if one[1].alone)]:
             for group, pieces in self._turns.groups(jobs, shortest):
@@ -143,7 +138,7 @@ class Scheduler:
         if not self.waiting:
             return
         n_slots = Counter(job.request.client for _, job in self.busy)
-        for job in self._sort_by_client(n_slots)[: N_LOOKED_AT * len(self.slots)]:
+        for job in self._clients.sort(self.waiting, n_slots)[: N_LOOKED_AT * len(self.slots)]:
             free = [slot for slot in self.slots if slot.job is None]
             if not free or (self._is_tight and len(free) < len(self.slots)):
                 return
@@ -152,24 +147,9 @@ class Scheduler:
             slot = self._find_slot(job, free)
             if slot is not None:
                 n_slots[job.request.client] += 1
-                self._note_begin(job.request.client)
+                self._clients.begin(job.request.client, self.waiting)
                 self.waiting.remove(job)
                 self._begin(slot, job)
-
-    def _sort_by_client(self, n_slots: Mapping[str, int]) -> list[Job]:
-        """Return the waiting jobs in order: clients take turns, and fewer slots come first."""
-        place, keys = Counter(n_slots), []
-        for i, job in enumerate(self.waiting):
-            client = job.request.client
-            keys.append((place[client], self._begun.get(client, -1), i))
-            place[client] += 1
-        return [self.waiting[i] for *_, i in sorted(keys)]
-
-    def _note_begin(self, client: str) -> None:
-        self._begun[client] = self._n_begun = self._n_begun + 1
-        if len(self._begun) > MAX_CLIENTS:
-            known = {job.request.client for job in self.waiting}
-            self._begun = {name: n for name, n in self._begun.items() if name in known}
 
     def _find_slot(self, job: Job, free: Sequence[Slot]) -> Slot | None:
         """Return the slot for a job; None if its slot is busy, or another slot is computing the
@@ -297,17 +277,16 @@ class Scheduler:
 
     def _rows(self) -> int:
         """Return how many image rows to process in a step."""
-        n_answers = sum(not job.reads for _, job in self.busy)
-        if not n_answers:
-            return self.ctx.cparams.n_batch
-        return self._pace.piece(n_answers, n_clients(self.busy))
+        n_answers, budget = self._turns.budget(self.busy)
+        return budget if n_answers else self.ctx.cparams.n_batch
 
     def _score(self) -> None:
         """Process parts of prompts with all their logits, in one batch."""
         busy = [(slot, job) for slot, job in self.busy if job.has_unscored and not job.n_ahead]
         busy.sort(key=lambda one: one[1].id)
         alone = [one for one in busy if one[1].alone]
-        wanted = self._share_rows(alone[:1] or busy)
+        most = min(self._rows(), max_rows(self.ctx.model.hparams.n_vocab)) if busy else 0
+        wanted = share_rows(alone[:1] or busy, most)
         busy = [(slot, job) for slot, job in busy if slot.id in wanted]
         if not busy:
             return
@@ -322,16 +301,6 @@ class Scheduler:
         self.metrics.prompt_seconds += seconds
         for slot, job in busy:
             self._note_scores(slot, job, scores.get(slot.id, ()), seconds)
-
-    def _share_rows(self, busy: Sequence[Busy]) -> dict[int, int]:
-        """Return how many tokens of each prompt to process with logits, by slot."""
-        left = min(self._rows(), max_rows(self.ctx.model.hparams.n_vocab)) if busy else 0
-        found = {}
-        for slot, job in busy:
-            if n := min(len(job.request.prompt) - 1 - job.pos, left):
-                found[slot.id] = n
-                left -= n
-        return found
 
     def _note_scores(self, slot: Slot, job: Job, scores: tuple[Score, ...], seconds: float) -> None:
         """Note the processed part of a prompt; a request for scores only may be complete."""
@@ -368,38 +337,20 @@ class Scheduler:
             return
         start = clock()
         try:
-            self._adjoin([slot.id for slot, _ in busy])
-            self.sequences.advance([slot.id for slot, _ in busy], pieces)
+            seq_ids = [slot.id for slot, _ in busy]
+            self._caches.adjoin(seq_ids)
+            self.sequences.advance(seq_ids, pieces)
         except ContextError as e:
             self._has_no_room(e)
         except Exception as e:
             self._handle_failure(busy, e)
         else:
             end = clock()
-            by, answers = Counter[str](), Counter[str]()
-            for slot, job in busy:
-                by[job.request.client] += pieces.get(slot.id, 0)
-                answers[job.request.client] += slot.id not in pieces
-            n_prompt, n_answers = sum(pieces.values()), len(busy) - len(pieces)
-            self._pace.saw(n_prompt, n_answers, end - start, +by, answers)
+            self._turns.saw(busy, pieces, end - start)
             for slot, job in busy:
                 job.alone = False
                 self.look(slot)
                 self._take(slot, job, end - (start if job.reads else since))
-
-    def _adjoin(self, seq_ids: Sequence[int]) -> None:
-        """Move caches of sequences next to each other, so that one ubatch computes them.
-
-        Each other ubatch reads all weights again. The caches move once such ubatches have read as
-        many bytes as the move does.
-        """
-        memory = self.ctx.memory
-        if not (pairs := memory.swaps_to_adjoin(seq_ids)):
-            return
-        self._read_again += self.ctx.model.n_bytes
-        if memory.swap_bytes(pairs) <= self._read_again:
-            memory.adjoin(pairs)
-            self._read_again = 0
 
     def _make_room(self, slot: Slot, job: Job) -> None:
         """Shift a full context and set the draft limit before a response continues."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from llama_py.serving.job import Job
 from llama_py.serving.prefill_budget import PrefillBudget, shares
 from llama_py.serving.slots import Slot
+
+SHORTEST = 4  # every n-th step serves the shortest prompt, the others serve the first
+SHORTEST_OF_CLIENTS = 2  # the same with several clients
 
 Busy = tuple[Slot, Job]
 Group = tuple[list[Busy], dict[int, int]]
@@ -15,6 +19,16 @@ Group = tuple[list[Busy], dict[int, int]]
 def n_clients(busy: Iterable[Busy]) -> int:
     """Return the number of clients of these jobs."""
     return len({job.request.client for _, job in busy})
+
+
+def share_rows(busy: Iterable[Busy], most: int) -> dict[int, int]:
+    """Return how many tokens of each prompt to process with logits, by slot; at most `most`."""
+    found = {}
+    for slot, job in busy:
+        if n := min(len(job.request.prompt) - 1 - job.pos, most):
+            found[slot.id] = n
+            most -= n
+    return found
 
 
 class StepBatches:
@@ -36,8 +50,21 @@ class StepBatches:
         else:
             yield from self._separate(busy, shortest)
 
+    def serves_shortest(self, step: int, busy: Iterable[Busy]) -> bool:
+        """Return True if this step processes the shortest prompt first, not the oldest."""
+        return step % (SHORTEST_OF_CLIENTS if n_clients(busy) > 1 else SHORTEST) == 0
+
+    def saw(self, busy: Sequence[Busy], pieces: Mapping[int, int], seconds: float) -> None:
+        """Update the measured times by a batch of these jobs, with prompt tokens by slot."""
+        by, answers = Counter[str](), Counter[str]()
+        for slot, job in busy:
+            by[job.request.client] += pieces.get(slot.id, 0)
+            answers[job.request.client] += slot.id not in pieces
+        n_answers = len(busy) - len(pieces)
+        self.pace.saw(sum(pieces.values()), n_answers, seconds, +by, answers)
+
     def _joint(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
-        n_answers, budget = self._budget(busy)
+        n_answers, budget = self.budget(busy)
         if budget >= self.pace.n_ubatch:  # whole ubatches, with responses and prompts
             budget = max(budget - n_answers, 1)
         pieces = self._pieces(busy, 0, budget, shortest, n_answers > 0)
@@ -48,7 +75,7 @@ class StepBatches:
     def _separate(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
         """Yield prompts separately, except their last tokens, which join the responses' batch: its
         graph is then the same with and without prompts."""
-        pieces = self._pieces(busy, 1, self._budget(busy)[1], shortest, True)
+        pieces = self._pieces(busy, 1, self.budget(busy)[1], shortest, True)
         for slot, job in sorted(busy, key=lambda one: one[1].id):
             end, before = job.n_left - pieces.get(slot.id, 0), -1
             while slot.job is job and end < job.n_left != before:
@@ -58,7 +85,7 @@ class StepBatches:
         if group:
             yield group, {}
 
-    def _budget(self, busy: Sequence[Busy]) -> tuple[int, int]:
+    def budget(self, busy: Sequence[Busy]) -> tuple[int, int]:
         """Return the numbers of responses and of prompt tokens in their batch."""
         n_answers = sum(not job.reads for _, job in busy)
         return n_answers, self.pace.piece(n_answers, n_clients(busy))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import lzma
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from starlette.testclient import TestClient
+from starlette.types import ASGIApp
 
 from llama_py_server.app import app
 from llama_py_server.command import build_model_pool, parser
@@ -37,6 +39,33 @@ TOOL = {
     },
 }
 ASK = [{"role": "user", "content": "Who are you?"}]
+
+
+async def leave(made: ASGIApp, path: str, body: bytes, begun: Callable[[list[Any]], bool]) -> Any:
+    """Post a body, and leave once `begun` is true of the messages so far. -> the messages"""
+    sent = list[Any]()
+    received = iter([{"type": "http.request", "body": body, "more_body": False}])
+
+    async def receive() -> Any:
+        if (message := next(received, None)) is not None:
+            return message
+        while not begun(sent):
+            await asyncio.sleep(0.01)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": path,
+        "headers": [],
+        "query_string": b"",
+        "root_path": "",
+    }
+    await asyncio.wait_for(made(scope, receive, send), WAIT)
+    return sent
 
 
 @cache

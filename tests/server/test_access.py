@@ -16,7 +16,7 @@ from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.routes import page
 from llama_py_server.stream.replies import running
-from tests.server.served import LOCAL, WAIT, until
+from tests.server.served import LOCAL, WAIT, leave, until
 from tests.serving.engines import held
 
 KEY = "a-secret"
@@ -211,34 +211,14 @@ def test_who_hangs_up_is_not_answered(state: ModelState, stream: bool) -> None:
     body = b'{"prompt": "a", "n_predict": 400, "ignore_eos": true, "stream": %s}' % (
         b"true" if stream else b"false"
     )
-    sent: list[Any] = []
 
-    async def hangs_up() -> None:
-        received = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-        async def receive() -> Any:
-            if (message := next(received, None)) is not None:
-                return message
-            while not (any(a.tokens for a in running(state).values()) and (sent or not stream)):
-                await asyncio.sleep(0.01)
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/completion",
-            "headers": [],
-            "query_string": b"",
-            "root_path": "",
-        }
-        await asyncio.wait_for(made(scope, receive, send), WAIT)
+    def has_begun(sent: list[Any]) -> bool:
+        any_tokens = any(a.tokens for a in running(state).values())
+        return any_tokens and (bool(sent) or not stream)
 
     before = state.engine.metrics().total.ended["cancelled"]
     with held(state.engine, 9):  # it is not done before the client has left
-        asyncio.run(hangs_up())
+        asyncio.run(leave(made, "/completion", body, has_begun))
     until(lambda: state.engine.metrics().total.ended["cancelled"] > before)
     assert state.engine.metrics().total.ended["cancelled"] == before + 1
     assert not running(state) and all(s.state == "idle" for s in state.engine.slots())

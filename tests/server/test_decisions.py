@@ -26,7 +26,7 @@ from llama_py_server.models.model_pool import holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.schema.questions import MAX_QUESTIONS
-from tests.server.served import LOCAL, WAIT, served, until
+from tests.server.served import LOCAL, leave, served, until
 from tests.serving.engines import held
 from tests.support import vocab_data
 
@@ -206,34 +206,11 @@ def test_any_json_is_read(client: TestClient) -> None:
 def test_questions_of_clients_that_leave_are_cancelled(state: ModelState) -> None:
     made = app(holding(state), ListenParams())
     body = json.dumps({**ASKED, "state": "Another state. " * 20}).encode()
-    sent: list[Any] = []
-
-    async def hang_up() -> None:
-        received = iter([{"type": "http.request", "body": body, "more_body": False}])
-
-        async def receive() -> Any:
-            if (message := next(received, None)) is not None:
-                return message
-            while not state.engine.metrics().n_busy:
-                await asyncio.sleep(0.01)
-            return {"type": "http.disconnect"}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        scope = {
-            "type": "http",
-            "method": "POST",
-            "path": "/v1/systemone",
-            "headers": [],
-            "query_string": b"",
-            "root_path": "",
-        }
-        await asyncio.wait_for(made(scope, receive, send), WAIT)
-
     before = state.engine.metrics().total.ended["cancelled"]
     with held(state.engine, 0):
-        asyncio.run(hang_up())
+        sent = asyncio.run(
+            leave(made, "/v1/systemone", body, lambda _: state.engine.metrics().n_busy > 0)
+        )
     until(lambda: state.engine.metrics().total.ended["cancelled"] >= before + 2)
     until(lambda: all(slot.state == "idle" for slot in state.engine.slots()))
     assert sent[0]["status"] == 499

@@ -210,12 +210,16 @@ class DraftingDecoder(SeedingDecoder):
         heads = any(w.layer(il).has("nextn.eh_proj.weight") for il in nextn)
         return not heads or w.layer(0).has(self.trunk_tensor)
 
-    def declare_nextn(self, w: Weights) -> None:
+    def nextn_layers(self, w: Weights) -> range:
+        """Return the layers after the trunk to declare; skip them if they are not loaded."""
         nextn = range(self.hp.n_layer, self.hp.n_layer_all)
-        if not self.load_mtp:
-            w.skip_nextn(nextn)
-            return
-        made = ((w.layer(il), self.nextn_layer(w.layer(il), il)) for il in nextn)
+        if self.load_mtp:
+            return nextn
+        w.skip_nextn(nextn)
+        return range(0)
+
+    def declare_nextn(self, w: Weights) -> None:
+        made = ((w.layer(il), self.nextn_layer(w.layer(il), il)) for il in self.nextn_layers(w))
         kind = self.output_norm.kind
         self.drafts = [
             self.nextn(own, self.hp, layer, kind, self.nextn_ends) for own, layer in made
