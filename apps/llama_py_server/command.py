@@ -287,6 +287,16 @@ class Loader:
         state = future.result().served.state
         session.tell(f"ready: {state.name}")
         session.tell(f"prefix cache: {_size(state.engine.n_kept)} (--cache-ram)")
+        threading.Thread(target=_prepare_grammars, args=(state.model,), daemon=True).start()
+
+
+def _prepare_grammars(model: Model) -> None:
+    """Create the vocabulary of grammars. The first request with a grammar would delay the responses
+    of other clients by up to 0.3 s."""
+    from llama_py.grammar.vocabulary import vocabulary
+
+    with contextlib.suppress(ImportError):  # llguidance is optional
+        vocabulary(model.tokenizer)
 
 
 def _size(n: int | None) -> str:

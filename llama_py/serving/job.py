@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from math import inf
 from time import monotonic
 
 from llama_py.batch.entries import MediaRows
 from llama_py.batch.prompts import Medium, MixedPrompt
 from llama_py.decoding.keep import KeepRule
 from llama_py.serving.answer import Answer
-from llama_py.serving.request import Event, Request
+from llama_py.serving.request import Event, Reason, Request
 
 log = logging.getLogger("llama_py")
 
@@ -30,7 +31,7 @@ class Job:
     n_scored  prompt tokens that are processed with logits, or need none
     keep    rule of the context shift; None: the response ends when the context is full
     alone   compute its next step separately: the last one failed
-    since   time of its submission
+    ends_at  monotonic time of its limit
     """
 
     def __init__(self, id: int, answer: Answer, told: Told) -> None:
@@ -44,7 +45,8 @@ class Job:
         self.n_counted = 0
         self.keep: KeepRule | None = None
         self.alone = False
-        self.since = monotonic()
+        limit = answer.request.t_max
+        self.ends_at = monotonic() + limit if limit > 0 else inf
         self.cancelled = False
         self.done = threading.Event()
 
@@ -106,10 +108,14 @@ class Job:
         """Return the largest number of ids, at most n, that does not end within an image."""
         return min((at for at, m in self.media.items() if at < n < at + m.n_pos), default=n)
 
+    def has_to_end(self, now: float) -> bool:
+        """Return True if it was cancelled, or its time limit has passed."""
+        return self.cancelled or self.ends_at < now
+
     @property
-    def is_late(self) -> bool:
-        """True if its time limit has passed."""
-        return 0 < self.request.t_max < monotonic() - self.since
+    def early_end(self) -> Reason:
+        """Reason for `has_to_end`."""
+        return "cancelled" if self.cancelled else "time"
 
     def tell(self, event: Event) -> None:
         """Send an event to the listener; if that fails, cancel the request."""

@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from time import monotonic
 
 from ggml_py.errors import ContextError
 from ggml_py.machine.building import clock
@@ -30,7 +31,7 @@ from llama_py.serving.job import Job
 from llama_py.serving.metrics import Metrics
 from llama_py.serving.prefill_budget import PrefillBudget
 from llama_py.serving.request import Event, Reason
-from llama_py.serving.slots import Slot, SlotInfo, State, choose_slot
+from llama_py.serving.slots import Slot, SlotInfo, choose_slot
 from llama_py.serving.step_batches import Busy, StepBatches, share_rows
 
 log = logging.getLogger("llama_py")
@@ -83,7 +84,7 @@ class Scheduler:
 
     def step(self) -> None:
         """End cancelled jobs, start waiting jobs in free slots, and compute a step."""
-        self._sweep()
+        self._sweep(waiting=True)
         self._admit()
         self._sweep()  # jobs that ended while they started
         if not (busy := self.busy):
@@ -91,18 +92,22 @@ class Scheduler:
         self.metrics.n_steps += 1
         self.metrics.n_busy += len(busy)
         start = clock()
+        shortest = self._turns.begin(self.metrics.n_steps, busy)
         self._see()
         self._score()
-        shortest = self._turns.serves_shortest(self.metrics.n_steps, busy)
+        waits = {job for _, job in busy if not job.reads}
         together = [one for one in busy if not one[1].alone]
         for jobs in [*([together] if together else []), *([one] for one in busy if one[1].alone)]:
             for group, pieces in self._turns.groups(jobs, shortest):
                 self._compute(group, pieces, start)
+                waits -= {job for _, job in group}
+        for job in waits:
+            job.answer.spend(clock() - start)  # of a step that left it out
         self._sweep()
 
     def info(self) -> tuple[SlotInfo, ...]:
         """Return the state of each slot; safe to call from any thread."""
-        return tuple(self._info(slot) for slot in self.slots)
+        return tuple(slot.info() for slot in self.slots)
 
     def end_all(self, reason: Reason, error: Exception | None = None) -> None:
         """End all jobs with this reason."""
@@ -112,44 +117,39 @@ class Scheduler:
             job = self.waiting.pop()
             self._tell(job, job.answer.end(reason, error))
 
-    def _info(self, slot: Slot) -> SlotInfo:
-        if (job := slot.job) is None:
-            return SlotInfo(slot.id, "idle", n_held=slot.n_held)
-        t = job.answer.timings
-        state: State = "prompt" if job.reads else "answer"
-        return SlotInfo(
-            slot.id, state, job.id, t.n_prompt, t.n_done, t.n_gen, job.answer.n_left, slot.n_held
-        )
-
     def look(self, slot: Slot) -> None:
         """Update the number of tokens that memory has of a sequence."""
         slot.n_held = self.ctx.memory.seq_pos_max(slot.id) + 1
 
-    def _sweep(self) -> None:
-        """End jobs that were cancelled or are late."""
-        for job in [job for job in self.waiting if job.cancelled or job.is_late]:
+    def _sweep(self, waiting: bool = False) -> None:
+        """End jobs that were cancelled or are late; waiting: also jobs without a slot."""
+        now = monotonic()
+        for job in [job for job in self.waiting if job.has_to_end(now)] if waiting else ():
             self.waiting.remove(job)
-            self._tell(job, job.answer.end("cancelled" if job.cancelled else "time"))
+            self._tell(job, job.answer.end(job.early_end))
         for slot, job in self.busy:
-            if job.cancelled or job.is_late:
-                self._end(slot, "cancelled" if job.cancelled else "time")
+            if job.has_to_end(now):
+                self._end(slot, job.early_end)
 
     def _admit(self) -> None:
-        if not self.waiting:
+        if not self.waiting or len(self.busy) == len(self.slots):
             return
         n_slots = Counter(job.request.client for _, job in self.busy)
         for job in self._clients.sort(self.waiting, n_slots)[: N_LOOKED_AT * len(self.slots)]:
             free = [slot for slot in self.slots if slot.job is None]
             if not free or (self._is_tight and len(free) < len(self.slots)):
                 return
-            if n_slots[job.request.client] >= self._client_slots:
+            client, start = job.request.client, clock()
+            owes = bool(n_slots) and self._turns.shares.owes_step(client)
+            if owes or n_slots[client] >= self._client_slots:
                 continue
             slot = self._find_slot(job, free)
             if slot is not None:
-                n_slots[job.request.client] += 1
-                self._clients.begin(job.request.client, self.waiting)
+                n_slots[client] += 1
+                self._clients.begin(client, self.waiting)
                 self.waiting.remove(job)
                 self._begin(slot, job)
+                self._turns.shares.charge(client, clock() - start)
 
     def _find_slot(self, job: Job, free: Sequence[Slot]) -> Slot | None:
         """Return the slot for a job; None if its slot is busy, or another slot is computing the
@@ -283,10 +283,9 @@ class Scheduler:
     def _score(self) -> None:
         """Process parts of prompts with all their logits, in one batch."""
         busy = [(slot, job) for slot, job in self.busy if job.has_unscored and not job.n_ahead]
-        busy.sort(key=lambda one: one[1].id)
-        alone = [one for one in busy if one[1].alone]
+        alone = [one for one in busy if one[1].alone][:1]
         most = min(self._rows(), max_rows(self.ctx.model.hparams.n_vocab)) if busy else 0
-        wanted = share_rows(alone[:1] or busy, most)
+        wanted = share_rows(alone or sorted(busy, key=lambda one: one[1].id), most)
         busy = [(slot, job) for slot, job in busy if slot.id in wanted]
         if not busy:
             return
@@ -345,12 +344,14 @@ class Scheduler:
         except Exception as e:
             self._handle_failure(busy, e)
         else:
-            end = clock()
-            self._turns.saw(busy, pieces, end - start)
+            end, sampling = clock(), dict[str, float]()
             for slot, job in busy:
-                job.alone = False
+                job.alone, began = False, clock()
                 self.look(slot)
                 self._take(slot, job, end - (start if job.reads else since))
+                client = job.request.client
+                sampling[client] = sampling.get(client, 0) + clock() - began
+            self._turns.saw(busy, pieces, end - start, sampling)
 
     def _make_room(self, slot: Slot, job: Job) -> None:
         """Shift a full context and set the draft limit before a response continues."""

@@ -31,6 +31,16 @@ class Slot:
     n_held: int = 0
     client: str = ""
 
+    def info(self) -> SlotInfo:
+        """Return its state; safe to call from any thread."""
+        if (job := self.job) is None:
+            return SlotInfo(self.id, "idle", n_held=self.n_held)
+        t = job.answer.timings
+        state: State = "prompt" if job.reads else "answer"
+        return SlotInfo(
+            self.id, state, job.id, t.n_prompt, t.n_done, t.n_gen, job.answer.n_left, self.n_held
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class SlotInfo:

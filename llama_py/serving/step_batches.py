@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from llama_py.serving.client_shares import ClientShares
 from llama_py.serving.job import Job
 from llama_py.serving.prefill_budget import PrefillBudget, shares
 from llama_py.serving.slots import Slot
@@ -39,36 +40,65 @@ class StepBatches:
 
     def __init__(self, pace: PrefillBudget, unequal: bool) -> None:
         self.pace, self.unequal = pace, unequal
+        self.shares = ClientShares()
+
+    def begin(self, step: int, busy: Sequence[Busy]) -> bool:
+        """Begin a step of these jobs; return True if it processes the shortest prompt first, not
+        the oldest."""
+        n = n_clients(busy)
+        self.shares.begin(n if any(not job.reads for _, job in busy) else 1)
+        return step % (SHORTEST_OF_CLIENTS if n > 1 else SHORTEST) == 0
 
     def groups(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
         """Yield groups of jobs, and the maximum number of prompt tokens by slot. Each group is
         determined after the one before it was computed.
 
-        shortest  process the shortest prompt first, else the oldest"""
+        shortest  process the shortest prompt first, else the oldest (`begin`)"""
         if self.unequal or len(busy) == 1:
             yield from self._joint(busy, shortest)
         else:
             yield from self._separate(busy, shortest)
 
-    def serves_shortest(self, step: int, busy: Iterable[Busy]) -> bool:
-        """Return True if this step processes the shortest prompt first, not the oldest."""
-        return step % (SHORTEST_OF_CLIENTS if n_clients(busy) > 1 else SHORTEST) == 0
+    def saw(
+        self,
+        busy: Sequence[Busy],
+        pieces: Mapping[int, int],
+        seconds: float,
+        sampling: Mapping[str, float],
+    ) -> None:
+        """Update the measured times by a batch of these jobs, with prompt tokens by slot. Charge
+        each client for what it added: its prompts, its responses, and the sampling of its tokens.
 
-    def saw(self, busy: Sequence[Busy], pieces: Mapping[int, int], seconds: float) -> None:
-        """Update the measured times by a batch of these jobs, with prompt tokens by slot."""
+        sampling  seconds by client, after the batch
+        """
         by, answers = Counter[str](), Counter[str]()
         for slot, job in busy:
             by[job.request.client] += pieces.get(slot.id, 0)
             answers[job.request.client] += slot.id not in pieces
-        n_answers = len(busy) - len(pieces)
-        self.pace.saw(sum(pieces.values()), n_answers, seconds, +by, answers)
+        n_answers, n_prompt = len(busy) - len(pieces), sum(pieces.values())
+        self.pace.saw(n_prompt, n_answers, seconds)
+        step = self.pace.step_seconds(n_answers) if n_answers else 0
+        without = {
+            client: self.pace.step_seconds(n_answers - n)
+            for client, n in answers.items()
+            if n < n_answers
+        }
+        for client, n in by.items():
+            added = step - without[client] if client in without and answers[client] else 0
+            prompts = max(seconds - step, 0) * n / n_prompt if n else 0
+            self.shares.charge(client, max(added, 0) + prompts + sampling.get(client, 0))
+        if n_answers:
+            total = sum(sampling.values())
+            rest = {name: s + total - sampling.get(name, 0) for name, s in without.items()}
+            self.shares.pay(rest, step + total)
 
     def _joint(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
         n_answers, budget = self.budget(busy)
         if budget >= self.pace.n_ubatch:  # whole ubatches, with responses and prompts
             budget = max(budget - n_answers, 1)
         pieces = self._pieces(busy, 0, budget, shortest, n_answers > 0)
-        group = [one for one in busy if not one[1].reads or pieces.get(one[0].id)]
+        answers = self._without_debtors([one for one in busy if not one[1].reads])
+        group = [one for one in busy if pieces.get(one[0].id) or one in answers]
         if group:  # empty if all jobs wait for images
             yield group, pieces
 
@@ -83,12 +113,17 @@ class StepBatches:
                 yield [(slot, job)], {slot.id: job.n_left - end}
         group = [one for one in busy if one[1].n_left == 0 or one[1].n_left == one[1].n_ahead == 1]
         if group:
-            yield group, {}
+            yield self._without_debtors(group), {}
+
+    def _without_debtors(self, answers: list[Busy]) -> list[Busy]:
+        """Return the jobs without those of clients that owe a step, unless all do."""
+        owes = self.shares.owes_step
+        return [one for one in answers if not owes(one[1].request.client)] or answers
 
     def budget(self, busy: Sequence[Busy]) -> tuple[int, int]:
         """Return the numbers of responses and of prompt tokens in their batch."""
         n_answers = sum(not job.reads for _, job in busy)
-        return n_answers, self.pace.piece(n_answers, n_clients(busy))
+        return n_answers, self.pace.piece(n_answers, self.shares.share)
 
     def _pieces(
         self, busy: Sequence[Busy], n_kept: int, budget: int, shortest: bool, whole: bool
@@ -97,7 +132,7 @@ class StepBatches:
         prompts = {
             slot.id: n
             for slot, job in sorted(busy, key=lambda one: one[1].id)
-            if job.reads and not self.pace.owes(job.request.client)
+            if job.reads and not self.shares.owes(job.request.client)
             if (n := min(job.n_ahead, job.n_left - n_kept))
         }
         found = shares(budget, [*prompts.values()], shortest, whole)

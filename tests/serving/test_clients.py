@@ -6,20 +6,22 @@ import pytest
 
 from llama_py.serving import Engine
 from llama_py.serving.answer import Answer
+from llama_py.serving.client_shares import SHARE
 from llama_py.serving.job import Job
 from llama_py.serving.slots import Slot
-from tests.serving.engines import WAIT, Asked, engine, held, request
+from tests.serving.engines import WAIT, Asked, alone, ask, engine, held, request, stall
+from tests.support.live_models import tokens
 
 
 class Noted(Asked):
-    """Notes when its request gets its first token."""
+    """Notes when its request gets its first token, or every token."""
 
-    def __init__(self, name: str, order: list[str]) -> None:
+    def __init__(self, name: str, order: list[str], every: bool = False) -> None:
         super().__init__()
-        self.name, self.order = name, order
+        self.name, self.order, self.every = name, order, every
 
     def __call__(self, event: object) -> None:
-        if not self.tokens and getattr(event, "token", None) is not None:
+        if (self.every or not self.tokens) and getattr(event, "token", None) is not None:
             self.order.append(self.name)
         super().__call__(event)  # type: ignore[arg-type]
 
@@ -62,21 +64,44 @@ def test_a_client_uses_its_number_of_slots() -> None:
     assert max(most) == 2
 
 
-@pytest.mark.parametrize(("clients", "expected"), [("aa", 1), ("ab", 2)])
-def test_steps_know_the_number_of_clients(clients: str, expected: int) -> None:
+@pytest.mark.parametrize(("clients", "expected"), [("aa", 0), ("ab", SHARE)])
+def test_steps_know_the_share_of_clients(clients: str, expected: float) -> None:
     """It decides how many prompt tokens a step may take."""
-    seen: set[int] = set()
+    seen: set[float] = set()
     with engine("llama-dense") as made:
         budget = made._scheduler._pace
         piece = budget.piece
 
-        def noted(n_answers: int, n_clients: int = 1) -> int:
-            seen.add(n_clients)
-            return piece(n_answers, n_clients)
+        def noted(n_answers: int, share: float = 0.0) -> int:
+            seen.add(share)
+            return piece(n_answers, share)
 
         budget.piece = noted  # type: ignore[method-assign]
         order_of(made, clients)
     assert max(seen) == expected
+
+
+@pytest.mark.parametrize("name", ["llama-dense", "qwen35-dense"])
+def test_responses_of_a_client_that_owes_a_step_wait(name: str) -> None:
+    """They continue as soon as no other client has a response, and are the same."""
+    order: list[str] = []
+    with engine(name, kv_unified=False) as made:
+        shares = made._scheduler._turns.shares
+        shares.owes_step = lambda client: client == "a" and shares.share > 0  # type: ignore[method-assign]
+        go_on = stall(made)
+        first = ask(made, request([1], 2, client="c"))
+        asked = [Noted(client, order, every=True) for client in "abb"]
+        with made._changed:
+            for seed, (one, n) in enumerate(zip(asked, (8, 30, 30), strict=True)):
+                one.handle = made.submit(request(tokens(5, seed), n, client=one.name), one)
+        go_on.set()
+        assert all(one.end().finish_reason == "length" for one in asked)
+    assert first.end().finish_reason == "length"
+    assert [one.tokens for one in asked] == [
+        alone(name, tokens(5, seed), n) for seed, n in enumerate((8, 30, 30))
+    ]
+    second = [i for i, client in enumerate(order) if client == "a"][1]
+    assert "b" not in order[second:]
 
 
 def test_prompts_of_a_client_in_debt_wait() -> None:
@@ -85,5 +110,5 @@ def test_prompts_of_a_client_in_debt_wait() -> None:
         job = Job(0, Answer(request([1, 2, 3], client="a"), made.model), lambda event: None)
         busy = [(Slot(1), job)]
         assert turns._pieces(busy, 0, 100, False, False) == {1: 3}
-        turns.pace._debts = {"a": 0.1}
+        turns.shares._debts = {"a": 0.1}
         assert turns._pieces(busy, 0, 100, False, False) == {}

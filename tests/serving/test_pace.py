@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llama_py.serving.prefill_budget import (
-    FIRST,
-    LEAST,
-    SECONDS,
-    SHARE,
-    TIMES,
-    PrefillBudget,
-    shares,
-)
+from llama_py.serving.client_shares import LEAST_SHARE, SHARE, ClientShares
+from llama_py.serving.prefill_budget import FIRST, LEAST, SECONDS, TIMES, PrefillBudget, shares
 
 BUILD = 0.08  # seconds that a graph of another size takes, once
 
@@ -68,30 +61,44 @@ def test_prompts_of_other_clients_take_less_of_a_step() -> None:
     pace.saw(0, 4, 0.4)
     pace.saw(512, 4, 0.516)
     assert pace.piece(4) > 512
-    assert 0.5 * SHARE * 0.4 < pace.piece(4, 2) * 0.001 <= 1.25 * SHARE * 0.4
-    assert 0.125 * 0.4 < pace.piece(4, 5) * 0.001 <= 1.25 * 0.25 * 0.4
-    assert pace.piece(0, 2) == pace.piece(0)
+    for share in (0.5, 0.25):
+        assert 0.5 * share * 0.4 < pace.piece(4, share) * 0.001 <= 1.25 * share * 0.4
+    assert pace.piece(0, 0.5) == pace.piece(0)
 
 
-@pytest.mark.parametrize(("own", "share"), [(0, 0.25), (1, 0.125), (3, 0.125)])
-def test_a_piece_of_minimum_size_delays_the_next_of_its_client(own: int, share: float) -> None:
-    """Over many steps, prompts of one client take their share of the time, also of a model whose
-    smallest piece takes longer than a step. Its own responses are a part of this share."""
+def test_seconds_of_a_step_are_known_by_its_number_of_responses() -> None:
     pace = PrefillBudget(2048, 512)
-    pace.saw(0, 4, 0.02)
-    pace.saw(512, 4, 2.0)
-    prompts = answers = 0.0
-    for _ in range(400):
-        n = pace.piece(4, 5) * (not pace.owes("a"))
-        assert not pace.owes("b")
-        seconds = 0.004 * n
-        pace.saw(n, 4, 0.02 + seconds, {"a": n} if n else {}, {"a": own, "b": 4 - own})
-        prompts, answers = prompts + seconds, answers + 0.02
-    assert 0.8 * share < prompts / answers <= 1.04 * share
-    pace.saw(LEAST, 4, 1.0, {"a": LEAST})
-    assert pace.owes("a")
-    pace.piece(0, 5)  # no response waits
-    assert not pace.owes("a")
+    assert pace.step_seconds(3) == 0
+    pace.saw(0, 4, 0.4)
+    pace.saw(0, 6, 0.5)
+    pace.saw(64, 6, 0.9)  # a step with prompts says nothing about steps without
+    assert [pace.step_seconds(n) for n in (1, 4, 5, 6, 9)] == [0.4, 0.4, 0.4, 0.5, 0.5]
+
+
+@pytest.mark.parametrize(("n_clients", "share"), [(2, SHARE), (5, 0.25), (40, LEAST_SHARE)])
+def test_a_client_adds_no_more_than_its_share_of_time(n_clients: int, share: float) -> None:
+    """Whatever a client sends takes several steps' time; it then waits for as long as that is
+    beyond its share."""
+    shares = ClientShares()
+    added = others = 0.0
+    for _ in range(2000):
+        shares.begin(n_clients)
+        if not shares.owes("a"):
+            shares.charge("a", 0.05)
+            added += 0.05
+        shares.charge("b", 0.001)
+        shares.pay({"b": 0.019}, 0.02)
+        others += 0.02
+        assert not shares.owes("b")
+    assert 0.9 * share < added / others <= 1.05 * share
+    while shares.owes("a"):
+        shares.pay({}, 0.02)
+    shares.charge("a", 0.019)
+    assert shares.owes("a") and not shares.owes_step("a")
+    shares.charge("a", 0.01)
+    assert shares.owes_step("a")
+    shares.begin(1)  # nobody else waits
+    assert not shares.owes("a")
 
 
 def test_few_tokens_of_prompts_say_nothing() -> None:
