@@ -53,6 +53,7 @@ class Runner:
     n_changes  number of times that another graph became the first one
     checker   counts the nodes that `check` compared
     ubatch    ubatch in computation
+    computes  False: graphs are built, but not computed
     """
 
     def __init__(self, model: LoadedModel, p: ContextParams) -> None:
@@ -60,6 +61,7 @@ class Runner:
         self.graphs: list[tuple[GraphResult, Plan]] = []
         self.n_graphs = N_GRAPHS
         self.ubatch: UBatch | None = None
+        self.computes = True
         self._taps: WantedOf | None = None
         self._untapped: list[tuple[GraphResult, Plan]] = []
         self.n_reused = self.n_changes = 0
@@ -103,6 +105,8 @@ class Runner:
     def _compute(
         self, res: GraphResult, plan: Plan, ubatch: UBatch, on_graph: OnGraph | None
     ) -> GraphResult:
+        if not self.computes:
+            return res
         if on_graph is not None:
             let_through(lambda: on_graph(res, ubatch))
         self.ubatch = ubatch

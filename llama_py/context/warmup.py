@@ -3,6 +3,7 @@ once so that it reaches full speed (common.cpp: warmup)."""
 
 from __future__ import annotations
 
+from llama_py.batch import Batch
 from llama_py.context.context import Context
 
 # Kernels differ by the number of tokens at once: one, a few, a tile, many.
@@ -41,6 +42,17 @@ def _ubatch_sizes(ctx: Context, n_prompt: int, n_more: int) -> list[int]:
     most = min(ctx.cparams.n_ubatch, ctx.n_ctx)
     few = (n for n in (*SIZES, n_more) if n <= min(n_more, most))
     return [n for n in dict.fromkeys((min(n_prompt, most), n_prompt % most, *few)) if n]
+
+
+def build_step_graph(ctx: Context, n_seqs: int) -> None:
+    """Build the graph that computes a token of each of the first n_seqs sequences. Nothing is
+    computed. The memory must be empty."""
+    ctx.runner.computes = False
+    try:
+        ctx.decode(Batch([0] * n_seqs, seq_ids=[(s,) for s in range(n_seqs)]), "all", copy=False)
+    finally:
+        ctx.runner.computes = True
+        ctx.clear()
 
 
 def warm_up(ctx: Context, shifts: bool = False) -> None:

@@ -132,18 +132,19 @@ class MemoryGroup:
                 failed = failed or e
         raise failed or ContextError("the batch is empty; pass at least one token")
 
-    def swaps_to_adjoin(self, seq_ids: Sequence[int]) -> list[tuple[int, int]]:
-        """Return the pairs of sequences whose streams must be swapped so that one ubatch computes
-        these sequences together; none if they are consecutive or cannot move.
-
-        Of all windows of consecutive streams, the one that moves the fewest cells is chosen.
-        """
+    def first_stream(self, seq_ids: Sequence[int]) -> int:
+        """Return the first stream of sequences whose streams are consecutive: one ubatch computes
+        them together. -1: they are not, or there are no streams."""
         by_seq = self.streams
-        if len(seq_ids) < 2 or not by_seq or not all(part.any_order for part in self.parts):
-            return []
-        own = [by_seq[s] for s in seq_ids]
-        if max(own) - min(own) < len(own):
-            return []
+        own = [by_seq[s] for s in seq_ids] if by_seq else []
+        return min(own) if own and max(own) - min(own) < len(own) else -1
+
+    def ways_to_adjoin(self, seq_ids: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
+        """Return the pairs of sequences whose streams must be swapped so that the streams of these
+        sequences are consecutive, by the first stream; none if they cannot move."""
+        by_seq = self.streams
+        if not by_seq or not all(part.any_order for part in self.parts):
+            return {}
         seqs = sorted(range(len(by_seq)), key=lambda s: by_seq[s])  # by stream
         wanted, n = {*seq_ids}, len(seq_ids)
 
@@ -153,8 +154,7 @@ class MemoryGroup:
             outside = [s for s in seqs[:start] + seqs[start + n :] if s in wanted]
             return [*zip(outside, spare, strict=True)]
 
-        ways = (pairs(start) for start in range(len(seqs) - n + 1))
-        return min(ways, key=self.swap_bytes)
+        return {start: pairs(start) for start in range(len(seqs) - n + 1)}
 
     def swap_bytes(self, pairs: Iterable[tuple[int, int]]) -> int:
         """Return the bytes of keys and values that move if the streams of sequences are swapped."""
@@ -162,7 +162,7 @@ class MemoryGroup:
 
     @postpone_interrupts
     def adjoin(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Swap the streams of sequences, a result of `swaps_to_adjoin`. All values stay the same;
+        """Swap the streams of sequences, a result of `ways_to_adjoin`. All values stay the same;
         a batch then needs the sequences in the order of `streams` to be one ubatch."""
         self.changes += 1
         for a, b in pairs:

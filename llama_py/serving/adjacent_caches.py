@@ -2,28 +2,54 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from math import inf
 
 from llama_py.context import Context
 
+GRAPH = 32 << 20  # bytes that move in the time of building a graph
+
 
 class AdjacentCaches:
-    """Moves of caches, so that one ubatch computes the sequences of a batch.
+    """Moves of caches, so that one ubatch computes the sequences of a batch by a known graph.
 
     Every further ubatch of a batch reads all weights again. The caches move when the bytes read by
-    further ubatches reach the bytes of the move.
+    further ubatches reach the bytes of the move. A graph is for certain streams, so that sequences
+    also move to streams whose graph exists, until such moves have taken as long as another graph.
     """
 
     def __init__(self, ctx: Context) -> None:
         self._ctx = ctx
         self._read_again = 0  # bytes of weights, since the last move
+        self._known: set[tuple[int, int]] = set()  # first stream and number of streams of graphs
+        self._moved = Counter[tuple[int, int]]()  # bytes, by the streams that lack a graph
 
     def adjoin(self, seq_ids: Sequence[int]) -> None:
-        """Move caches of the sequences next to each other, if ubatches cost more than the move."""
-        memory = self._ctx.memory
-        if not (pairs := memory.swaps_to_adjoin(seq_ids)):
+        """Move caches of the sequences next to each other, if that pays."""
+        memory, n = self._ctx.memory, len(seq_ids)
+        first = memory.first_stream(seq_ids)
+        if (first, n) in self._known or not (ways := memory.ways_to_adjoin(seq_ids)):
             return
-        self._read_again += self._ctx.model.n_bytes
-        if memory.swap_bytes(pairs) <= self._read_again:
-            memory.adjoin(pairs)
+        sizes = {start: memory.swap_bytes(pairs) for start, pairs in ways.items()}
+        best = min(ways, key=lambda start: sizes[start] + self._graph_bytes(start, n))
+        if first < 0:
+            self._read_again += self._ctx.model.n_bytes
+        if sizes[best] > (self._read_again if first < 0 else inf):
+            return
+        memory.adjoin(ways[best])
+        self.note(best, n)
+        if first < 0:
             self._read_again = 0
+        elif best != first:
+            self._moved[first, n] += sizes[best]
+
+    def note(self, start: int, n: int) -> None:
+        """Note that a graph for these streams exists."""
+        self._known.add((start, n))
+
+    def _graph_bytes(self, start: int, n: int) -> int:
+        """Return the bytes that may still move before a graph for these streams is built."""
+        if (start, n) in self._known:
+            return 0
+        return max(GRAPH - self._moved[start, n], 0)

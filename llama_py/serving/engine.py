@@ -33,7 +33,7 @@ from llama_py.batch.prompts import (
     n_whole,
 )
 from llama_py.context import Context
-from llama_py.context.warmup import compile_all_kernels
+from llama_py.context.warmup import build_step_graph, compile_all_kernels
 from llama_py.decoding.drafting.needs import n_planes
 from llama_py.decoding.prefix_cache import load_slot, save_slot
 from llama_py.decoding.sequences import Sequences
@@ -92,7 +92,7 @@ class Engine(Resource):
         client_slots  maximum number of slots that requests of one client use (0: no limit)
         n_piece      prompt tokens in a step that also generates tokens; None: chosen by measured
                      step times that keep responses smooth
-        warmup       compile the kernels before the first request
+        warmup       compile the kernels before the first request; build graphs while it is awaited
         owns_model   close it with the engine
 
         Raises the errors of `Context` and `Sequences`.
@@ -125,6 +125,8 @@ class Engine(Resource):
         self._changed = threading.Condition()
         self._closing, self._draining = False, False
         self.error: BaseException | None = None
+        if warmup and ctx.memory.parts and not model.has_encoder and ctx.checker is None:
+            self._later(self._build_graphs())
         self._thread = threading.Thread(target=self._run, name="llama-engine", daemon=True)
         self._thread.start()
 
@@ -387,6 +389,16 @@ class Engine(Resource):
             self._tasks.append(task)
             self._changed.notify()
         return task.future
+
+    def _build_graphs(self) -> Steps:
+        """Build the graphs of 1, 2, ... responses, which takes longer than their steps in a small
+        model, until the first request comes."""
+        for n in range(1, self.n_slots + 1):
+            if self._came or not self._scheduler.is_unused:
+                return
+            build_step_graph(self._ctx, n)
+            self._scheduler.caches.note(0, n)
+            yield
 
     def _wake(self) -> None:
         with self._changed:

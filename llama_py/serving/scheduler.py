@@ -64,7 +64,7 @@ class Scheduler:
         self._pace = PrefillBudget(ctx.cparams.n_batch, ctx.cparams.n_ubatch, n_piece)
         self._turns = StepBatches(self._pace, ctx.memory.allows_unequal_lengths)
         self._client_slots = client_slots or ctx.cparams.n_seq_max
-        self._clients, self._caches = ClientTurns(), AdjacentCaches(ctx)
+        self._clients, self.caches = ClientTurns(), AdjacentCaches(ctx)
         self.cache.worth = WORTH
         self.slots = [Slot(i) for i in range(ctx.cparams.n_seq_max)]
         self.waiting: list[Job] = []
@@ -81,6 +81,11 @@ class Scheduler:
     @property
     def is_idle(self) -> bool:
         return not self.waiting and not self.busy
+
+    @property
+    def is_unused(self) -> bool:
+        """True if memory is empty."""
+        return self.is_idle and not any(slot.n_held for slot in self.slots)
 
     def step(self) -> None:
         """End cancelled jobs, start waiting jobs in free slots, and compute a step."""
@@ -337,7 +342,7 @@ class Scheduler:
         start = clock()
         try:
             seq_ids = [slot.id for slot, _ in busy]
-            self._caches.adjoin(seq_ids)
+            self.caches.adjoin(seq_ids)
             self.sequences.advance(seq_ids, pieces)
         except ContextError as e:
             self._has_no_room(e)

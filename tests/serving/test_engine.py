@@ -96,3 +96,20 @@ def test_whoever_is_told_finds_it_counted() -> None:
         counted, total = list[int](), made._scheduler.metrics
         handle = made.submit(request([1], 9), lambda event: counted.append(total.n_gen))
         assert handle.wait(WAIT) and counted[-9:] == [*range(1, 10)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_graphs_are_built_before_the_first_request(name: str) -> None:
+    """Nothing is computed, and memory stays empty."""
+    with engine(name, kv_unified=False, n_seq_max=3) as made:
+        made._later(made._build_graphs()).result(WAIT)
+        runner = made._ctx.runner
+        assert {res.params.ubatch.n_seqs for res, _ in runner.graphs} == {1, 2, 3}
+        assert runner.ubatch is None and made._scheduler.is_unused
+        ids = [res for res, _ in runner.graphs]
+        asked = ask_all(made, [request([s + 1], 8) for s in range(3)])
+        assert [one.tokens for one in asked] == [alone(name, [s + 1], 8) for s in range(3)]
+        kept = {id(res) for res, _ in runner.graphs}
+        assert sum(id(res) in kept for res in ids) == 3
+        made._later(made._build_graphs()).result(WAIT)  # memory is in use
+        assert kept == {id(res) for res, _ in runner.graphs}

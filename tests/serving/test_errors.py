@@ -110,7 +110,8 @@ def test_a_stream_that_is_not_read_to_its_end_is_cancelled() -> None:
 
 def test_a_time_limit_ends_also_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("llama_py.serving.job.monotonic", lambda: now[0])
+    for module in ("job", "scheduler"):
+        monkeypatch.setattr(f"llama_py.serving.{module}.monotonic", lambda: now[0])
     with engine("llama-dense", n_seq_max=1, n_ctx=256) as made:
         go_on, first = stall(made, 4), Asked()
 
