@@ -45,8 +45,8 @@ def _ubatch_sizes(ctx: Context, n_prompt: int, n_more: int) -> list[int]:
 
 
 def build_step_graph(ctx: Context, n_seqs: int) -> None:
-    """Build the graph that computes a token of each of the first n_seqs sequences. Nothing is
-    computed. The memory must be empty."""
+    """Build the graph that computes a token of each of the first n_seqs sequences, without running
+    it. The memory must be empty."""
     ctx.runner.computes = False
     try:
         ctx.decode(Batch([0] * n_seqs, seq_ids=[(s,) for s in range(n_seqs)]), "all", copy=False)

@@ -133,15 +133,15 @@ class MemoryGroup:
         raise failed or ContextError("the batch is empty; pass at least one token")
 
     def first_stream(self, seq_ids: Sequence[int]) -> int:
-        """Return the first stream of sequences whose streams are consecutive: one ubatch computes
-        them together. -1: they are not, or there are no streams."""
+        """Return the first of these sequences' streams if they are consecutive, so that one ubatch
+        computes them together; otherwise -1."""
         by_seq = self.streams
         own = [by_seq[s] for s in seq_ids] if by_seq else []
         return min(own) if own and max(own) - min(own) < len(own) else -1
 
     def ways_to_adjoin(self, seq_ids: Sequence[int]) -> dict[int, list[tuple[int, int]]]:
-        """Return the pairs of sequences whose streams must be swapped so that the streams of these
-        sequences are consecutive, by the first stream; none if they cannot move."""
+        """Return swaps that make these sequences' streams consecutive, as pairs of sequences, by
+        the resulting first stream. Empty if streams cannot move."""
         by_seq = self.streams
         if not by_seq or not all(part.any_order for part in self.parts):
             return {}

@@ -15,8 +15,8 @@ class AdjacentCaches:
     """Moves of caches, so that one ubatch computes the sequences of a batch by a known graph.
 
     Every further ubatch of a batch reads all weights again. The caches move when the bytes read by
-    further ubatches reach the bytes of the move. A graph is for certain streams, so that sequences
-    also move to streams whose graph exists, until such moves have taken as long as another graph.
+    further ubatches reach the bytes of the move. A graph is for certain streams: sequences also
+    move to streams with an existing graph, until that has taken the time of a new graph.
     """
 
     def __init__(self, ctx: Context) -> None:
@@ -45,11 +45,11 @@ class AdjacentCaches:
             self._moved[first, n] += sizes[best]
 
     def note(self, start: int, n: int) -> None:
-        """Note that a graph for these streams exists."""
+        """Note that streams start .. start + n - 1 have a graph."""
         self._known.add((start, n))
 
     def _graph_bytes(self, start: int, n: int) -> int:
-        """Return the bytes that may still move before a graph for these streams is built."""
+        """Return how many bytes may still move instead of building another graph."""
         if (start, n) in self._known:
             return 0
         return max(GRAPH - self._moved[start, n], 0)

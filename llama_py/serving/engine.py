@@ -391,8 +391,8 @@ class Engine(Resource):
         return task.future
 
     def _build_graphs(self) -> Steps:
-        """Build the graphs of 1, 2, ... responses, which takes longer than their steps in a small
-        model, until the first request comes."""
+        """Build the graphs of 1, 2, ... responses until the first request arrives. In a small model
+        a graph takes longer than a step."""
         for n in range(1, self.n_slots + 1):
             if self._came or not self._scheduler.is_unused:
                 return

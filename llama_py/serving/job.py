@@ -114,7 +114,7 @@ class Job:
 
     @property
     def early_end(self) -> Reason:
-        """Reason for `has_to_end`."""
+        """Return the reason for `has_to_end`."""
         return "cancelled" if self.cancelled else "time"
 
     def tell(self, event: Event) -> None:

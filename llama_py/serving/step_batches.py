@@ -43,8 +43,7 @@ class StepBatches:
         self.shares = ClientShares()
 
     def begin(self, step: int, busy: Sequence[Busy]) -> bool:
-        """Begin a step of these jobs; return True if it processes the shortest prompt first, not
-        the oldest."""
+        """Begin a step; return True if it processes the shortest prompt first, not the oldest."""
         n = n_clients(busy)
         self.shares.begin(n if any(not job.reads for _, job in busy) else 1)
         return step % (SHORTEST_OF_CLIENTS if n > 1 else SHORTEST) == 0
@@ -66,9 +65,10 @@ class StepBatches:
         seconds: float,
         sampling: Mapping[str, float],
     ) -> None:
-        """Update the measured times by a batch of these jobs, with prompt tokens by slot. Charge
-        each client for what it added: its prompts, its responses, and the sampling of its tokens.
+        """Update the measured times by a batch. Charge each client for its prompts, its responses
+        and the sampling of its tokens.
 
+        pieces    prompt tokens in the batch, by slot
         sampling  seconds by client, after the batch
         """
         by, answers = Counter[str](), Counter[str]()
@@ -97,7 +97,7 @@ class StepBatches:
         if budget >= self.pace.n_ubatch:  # whole ubatches, with responses and prompts
             budget = max(budget - n_answers, 1)
         pieces = self._pieces(busy, 0, budget, shortest, n_answers > 0)
-        answers = self._without_debtors([one for one in busy if not one[1].reads])
+        answers = self._drop_debtors([one for one in busy if not one[1].reads])
         group = [one for one in busy if pieces.get(one[0].id) or one in answers]
         if group:  # empty if all jobs wait for images
             yield group, pieces
@@ -113,10 +113,10 @@ class StepBatches:
                 yield [(slot, job)], {slot.id: job.n_left - end}
         group = [one for one in busy if one[1].n_left == 0 or one[1].n_left == one[1].n_ahead == 1]
         if group:
-            yield self._without_debtors(group), {}
+            yield self._drop_debtors(group), {}
 
-    def _without_debtors(self, answers: list[Busy]) -> list[Busy]:
-        """Return the jobs without those of clients that owe a step, unless all do."""
+    def _drop_debtors(self, answers: list[Busy]) -> list[Busy]:
+        """Return the jobs of clients that do not owe a step; all jobs if every client does."""
         owes = self.shares.owes_step
         return [one for one in answers if not owes(one[1].request.client)] or answers
 
