@@ -80,6 +80,11 @@ class Conversation:
         self._answering: Pieces | None = None
 
     @property
+    def n_ctx(self) -> int:
+        """Number of tokens that the conversation may have."""
+        return int(self.ctx.cparams.n_ctx_seq)
+
+    @property
     def system(self) -> str:
         """System prompt; it can be set at any time."""
         return str(self.start[0]["content"]) if self.start else ""
@@ -130,6 +135,14 @@ class Conversation:
         tokens like `add_user_message`."""
         return self._add(results)
 
+    def room(self) -> int:
+        """Return the number of tokens that more messages of the current turn may have, so that
+        the turn and a response fit into the context."""
+        users = [i for i, m in enumerate(self.messages) if m["role"] == "user"]
+        start = max(users[-1] if users else 0, len(self.start))
+        chat, n_ctx = self._build_prompt([*self.start, *self.messages[start:]]), self.n_ctx
+        return max(n_ctx - n_ctx // ROOM - n_cells(chat.ids()), 0)
+
     def run(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
         """Do `ask`. While a response calls functions in `tools`, up to ROUNDS times, call them and
         yield the next response, which gets the results. An option tool_choice applies to the first
@@ -179,7 +192,7 @@ class Conversation:
 
     def _fit(self, messages: list[Message]) -> tuple[list[Message], ChatPrompt, list[int]]:
         """Return the end of a conversation that fits with a response, and its prompt."""
-        n_ctx = self.ctx.cparams.n_ctx_seq
+        n_ctx = self.n_ctx
         while True:
             chat = self._build_prompt(messages)
             ids = chat.ids()
@@ -278,7 +291,7 @@ class Conversation:
         return tokenize_prompt(model, Conversation.text(model, messages, **variables), said)
 
     def _check_length(self, ids: Sequence[int]) -> None:
-        n_ctx = self.ctx.cparams.n_ctx_seq
+        n_ctx = self.n_ctx
         if n_cells(ids) > n_ctx:
             raise ContextError(
                 f"the conversation has {n_cells(ids)} tokens, but the context holds {n_ctx}; use "

@@ -235,6 +235,7 @@ def test_a_conversation_goes_on(chat: Any, tmp_path: Path) -> None:
 
 GOOD = {"kind": saved.KIND, "version": 1, "model": "m", "messages": [], "settings": {}}
 HELLO = {"role": "user", "content": "x"}
+CALLED = {"role": "assistant", "content": None}
 HOSTILE: list[tuple[Any, str]] = [
     (b"", "is not a conversation: Expecting value"),
     (b"\xff\xfe\0", "is not a conversation"),
@@ -244,6 +245,10 @@ HOSTILE: list[tuple[Any, str]] = [
     ({**GOOD, "messages": {}}, "messages must be a list"),
     ({**GOOD, "messages": [{"role": "user"}]}, "message 0 must have role and content"),
     ({**GOOD, "messages": [{**HELLO, "tool_calls": []}]}, "message 0 must have role and content"),
+    ({**GOOD, "messages": [{**CALLED, "tool_calls": {}}]}, "message 0 must have string content"),
+    ({**GOOD, "messages": [{**CALLED, "tool_calls": [7]}]}, "message 0 must have string content"),
+    ({**GOOD, "messages": [{**CALLED, "tool_calls": [{"function": {"name": 1}}]}]}, "string"),
+    ({**GOOD, "messages": [{**CALLED, "tool_call_id": "1"}]}, "keys of its role only"),
     ({**GOOD, "messages": [{**HELLO, "content": 3}]}, "message 0 must have string content"),
     ({**GOOD, "messages": [{**HELLO, "content": "\ud800"}]}, "message 0 must have string content"),
     ({**GOOD, "messages": [HELLO, {**HELLO, "role": "system"}]}, "message 1 has role 'system'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -15,7 +16,7 @@ import PIL.Image
 
 from ggml_cpu import store
 from llama_py.gguf.file import GGUFFile
-from tests.support import large_models
+from tests.support import large_models, mcp_server
 from tests.support.adapters import pairs, write_adapter
 from tests.support.choices import pack_choices
 from tests.support.commands import DEMO, ROOT, run, tiny_model
@@ -125,6 +126,14 @@ WINOGRANDE = [
     "2,The end of the file is not _ .,here,there,1",
 ]
 
+
+def _write_servers(path: Path) -> None:
+    """Write the file of an MCP server."""
+    args = [mcp_server.__file__, "plain"]
+    data = {"mcpServers": {"small": {"command": sys.executable, "args": args}}}
+    path.write_text(json.dumps(data))
+
+
 # A name in a command: how its file or folder is written. A later one may replace an earlier one.
 FILES: dict[str, Callable[[Path], None]] = {
     "model.gguf": _write_model,
@@ -147,6 +156,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     "grief.txt": partial(_write_lines, ["I am sad", "I weep", "What woe", "Be sorry"]),
     "hellaswag_val_full.txt": partial(_write_lines, HELLASWAG),
     "winogrande.csv": partial(_write_lines, WINOGRANDE),
+    "mcp.json": _write_servers,
     "mmlu.bin": _write_choices,
     "cat.png": _write_picture,
     "a.png": _write_picture,

@@ -135,7 +135,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(tmp_path)  # up to a gigabyte
 
 
-OPENCL = re.compile(r"-(dev|b) opencl")
+OPTIONAL = {"pyopencl": re.compile(r"-(dev|b) opencl"), "mcp": re.compile(r" --mcp")}
 SERVES = re.compile(r"llama-py(-server| serve) (?!.*--(check|help|version))")
 LISTENS = re.compile(r"curl -N ")  # has no end
 
@@ -241,7 +241,8 @@ def test_commands_of_a_page(page: str, folder: Path, hub_url: str) -> None:
     environment = _environment(folder, hub_url)
     with closing(PageServer(folder, environment)) as server:
         for command in wanted:
-            if OPENCL.search(command.text) and not find_spec("pyopencl"):
+            needed = [name for name, flag in OPTIONAL.items() if flag.search(command.text)]
+            if not all(map(find_spec, needed)):
                 continue
             if command.file:
                 (folder / command.file).write_text(command.script)

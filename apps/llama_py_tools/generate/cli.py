@@ -10,10 +10,12 @@ import os
 import stat
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ggml_py.errors import ModelError
 from llama_py.params import ContextParams, GenerateParams, ModelParams, SamplingParams
 from llama_py.params.diffusion import DiffusionParams
 from llama_py.params.option import Params, get_options, option
@@ -36,6 +38,7 @@ from llama_py_tools.generate.generation import CompletionParams, GenerationRun
 from llama_py_tools.generate.interactive import InteractiveParams, InteractiveText
 from llama_py_tools.generate.prompt_cache import CachedPrompt, PromptCacheParams
 from llama_py_tools.generate.vision import VisionParams
+from llama_py_tools.mcp.params import McpParams
 from llama_py_tools.models import session
 
 if TYPE_CHECKING:
@@ -84,7 +87,8 @@ def parser() -> OptionParser:
     p.others = OTHERS
     p.add(ListParams, CommonParams, FileParams, CompletionParams)
     p.add(GenerateParams, without={f.name for f, _ in get_options(SpeculativeParams)})
-    p.add(ChatParams, VisionParams, InteractiveParams, PromptCacheParams, SamplingParams)
+    p.add(ChatParams, McpParams, VisionParams, InteractiveParams, PromptCacheParams)
+    p.add(SamplingParams)
     p.add(SpeculativeParams, DraftFileParams)
     p.add(DiffusionParams)
     p.add(ContextParams, CpuParams, FormParams, SteeringParams, ModelParams, HostsParams)
@@ -160,11 +164,14 @@ def _generate(args: argparse.Namespace) -> None:
     fills = text.is_infill
     if not (fills or cache.prompt_cache or turns.raw) and talks(chat, run.model, demo, prompt):
         from llama_py_tools.generate.chat import Talk
+        from llama_py_tools.generate.chat.tool_calls import open_tools
 
-        with run.summary:
+        with closing(open_tools(read(args, McpParams))) as tools, run.summary:
             run.get_ready(None)
-            Talk(run, chat, text.escape, seen.image).talk(prompt)
+            Talk(run, chat, text.escape, seen.image, tools).talk(prompt)
         return
+    if read(args, McpParams).mcp:
+        raise ModelError("--mcp needs a chat; use llama-py chat, or a model with a chat template")
     if prompt is None and not turns.is_interactive and not fills and is_piped():
         prompt = process_escapes(read_text("-").removesuffix("\n"), text) or None
     if prompt is None and not fills and not read(args, FileParams).has_model:

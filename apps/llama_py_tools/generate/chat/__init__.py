@@ -6,6 +6,7 @@ terminal.py  lines from a terminal: history, completion (prompt_toolkit)
 history.py   file of typed lines between runs
 commands.py  `/help`, `/regen`, ...: one function each
 settings.py  `/set`: sampling options by their names
+tool_calls.py  calls of MCP tools: questions, results, the loop
 saved.py     `/save` and `/load`: conversations as JSON
 """
 

@@ -16,8 +16,10 @@ from llama_py_tools.generate.chat import settings
 KIND = "llama-py conversation"
 VERSION = 1
 MAX_BYTES = 64 << 20
-ROLES = ("system", "user", "assistant")
-TEXTS = ("content", "reasoning_content")
+ROLES = ("system", "user", "assistant", "tool")
+TEXTS = ("content", "reasoning_content", "name", "tool_call_id")
+KEYS = ("role", *TEXTS, "tool_calls")
+_NEEDED_ROLES = {"tool_calls": "assistant", "name": "tool", "tool_call_id": "tool"}
 
 Message = dict[str, Any]
 
@@ -31,7 +33,7 @@ def save(
         "kind": KIND,
         "version": VERSION,
         "model": model,
-        "messages": [{k: m[k] for k in ("role", *TEXTS) if k in m} for m in messages],
+        "messages": [{k: m[k] for k in KEYS if k in m} for m in messages],
         "settings": {name: _to_json(value) for name, value in now.items() if value != _usual(name)},
     }
     text = json.dumps(data, indent=1) + "\n"
@@ -74,7 +76,7 @@ def _messages(found: Any) -> list[Message]:
     if not isinstance(found, list):
         raise ModelError("messages must be a list")
     for i, m in enumerate(found):
-        if not isinstance(m, dict) or not m.keys() <= {"role", *TEXTS} or "content" not in m:
+        if not isinstance(m, dict) or not m.keys() <= {*KEYS} or "content" not in m:
             raise ModelError(f"message {i} must have role and content, and no other keys")
         if m.get("role") not in ROLES or (m["role"] == "system" and i):
             raise ModelError(
@@ -82,10 +84,25 @@ def _messages(found: Any) -> list[Message]:
                 "system"
             )
         texts = [m.get(k, "") for k in TEXTS]
+        if any(key in m and m["role"] != role for key, role in _NEEDED_ROLES.items()):
+            raise ModelError(f"message {i} must have role and content, and keys of its role only")
+        if "tool_calls" in m:
+            texts = [texts[0] or "", *texts[1:], *_check_calls(m["tool_calls"])]
         if isinstance(texts[0], list) and m["role"] == "user":
             texts[:1] = _check_texts(texts[0])
         if not all(isinstance(text, str) and _is_text(text) for text in texts):
             raise ModelError(f"message {i} must have string content")
+    return found
+
+
+def _check_calls(calls: Any) -> list[Any]:
+    """Return the values that must be texts in tool calls."""
+    found: list[Any] = []
+    for call in calls if isinstance(calls, list) else [None]:
+        if not isinstance(call, dict) or not isinstance(call.get("function"), dict):
+            return [None]
+        found += [call["function"].get(key) for key in ("name", "arguments")]
+        found.append(call.get("id", ""))
     return found
 
 

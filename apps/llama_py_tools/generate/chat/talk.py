@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from llama_py import Piece
     from llama_py_tools.command.chat_params import ChatParams
+    from llama_py_tools.generate.chat.tool_calls import ToolCalls
     from llama_py_tools.generate.generation import GenerationRun
 
 WELCOME = "/help lists commands, Ctrl-C stops a response, Ctrl-D quits"
@@ -50,9 +51,10 @@ class Talk:
         params: ChatParams,
         escape: bool = True,
         images: Sequence[str] = (),
+        tools: ToolCalls | None = None,
     ) -> None:
-        """escape: True if the system prompt has escapes; images: of the first message. ModelError
-        for an invalid template."""
+        """escape: True if the system prompt has escapes; images: of the first message; tools: that
+        responses may call. ModelError for an invalid template."""
         from llama_py import Conversation
 
         run.model.check_chat_template()
@@ -65,7 +67,9 @@ class Talk:
             budget=params.reasoning_budget,
             budget_message=params.reasoning_budget_message,
             variables=params.variables(),
+            tools=tools.descriptions if tools is not None else (),
         )
+        self.tools = tools
         if params.reasoning_budget >= 0 and self.conversation.tags is None:
             session.log.warning(
                 "--reasoning-budget has no effect: the chat template has no reasoning"
@@ -79,6 +83,7 @@ class Talk:
         self.ended = False
         self.source = PromptSource(StdinLines(self.more))
         self._beyond = 0  # extra cells of images, beyond their positions
+        self._n_responses = 0  # with tools
         self._anew = False  # True if the sampler must process the whole conversation again
 
     def talk(self, first: str | None) -> None:
@@ -156,13 +161,21 @@ class Talk:
         ids = self.conversation.regenerate(text)
         seed = (self.run.sampler.seed + 1) % (2**32 - 1)
         self.set({"seed": seed})
-        self._show(ids)
+        self._respond(ids)
 
     def turn(self, line: str) -> None:
         """Respond to one message. On a terminal Ctrl-C ends the response only."""
-        self._show(self.conversation.add_user_message(line, self.images))
+        self._respond(self.conversation.add_user_message(line, self.images))
 
-    def _show(self, ids: list[int]) -> None:
+    def _respond(self, ids: list[int]) -> None:
+        """Show the response, and the responses to the results of its tool calls."""
+        if self.tools is None:
+            self._show(ids)
+        else:
+            self.tools.respond(self.conversation, ids, self._show)
+
+    def _show(self, ids: list[int]) -> bool:
+        """Show a response; return False if Ctrl-C ended it."""
         from llama_py.batch.prompts import MixedPrompt, n_cells
 
         self._beyond = ids.n_beyond if isinstance(ids, MixedPrompt) else 0
@@ -170,18 +183,26 @@ class Talk:
         if n := self.conversation.n_evicted_messages:
             session.tell(dim(f"(the context is full: the {n} oldest messages were removed)"))
         how = self.run.params
-        if self._anew:
+        if self._anew or self.conversation.tools:
             how, self._anew = replace(how, before=self.conversation.prefix.tokens), False
+        options = vars(how)
+        if self.conversation.tools:  # each response has a sampler with the grammar of its calls
+            options = options | vars(self.run.sampler.params) | {"sampler": None}
+            options["seed"] = (self.run.sampler.seed + self._n_responses) % (2**32 - 1)
+            self._n_responses += 1
+        ended = True
         try:
-            with closing(self.conversation.answer(ids, **vars(how))) as pieces:
+            with closing(self.conversation.answer(ids, **options)) as pieces:
                 self.run.show(with_thoughts(self.note_evictions(pieces)), n_cells(ids))
         except KeyboardInterrupt:
             if not self.terminal or self.single_turn:
                 raise
+            ended = False
             self.run.summary.pending = None
             self.run.end_line()
             session.tell(dim("(stopped)"))
         self.run.end_line()
+        return ended
 
     def note_evictions(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
         """Yield the pieces, and print a note when messages are evicted from the full context."""
