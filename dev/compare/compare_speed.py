@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from dev.compare.speed import peer, plot, results, table
@@ -105,6 +106,9 @@ def parser() -> argparse.ArgumentParser:
         help="also the peak resident memory of a prompt of N",
     )
     p.add_argument(
+        "--embeddings", action="store_true", help="embed prompts: ours and llama.cpp; give -n 0"
+    )
+    p.add_argument(
         "--matrix", action="store_true", help="all of it, instead of -p, -n, -d, -npl and --at-once"
     )
     p.add_argument(
@@ -180,6 +184,8 @@ def tests(args: argparse.Namespace) -> list[Test]:
 def measure(args: argparse.Namespace, failed: list[Path]) -> Iterator[Record]:
     """Yield all requested records at once when measured; add failing models to `failed`."""
     peers = peer.asked(args)
+    if args.embeddings:
+        peers = [replace(p, how={**p.how, "embeds": True}) for p in peers]
     if args.peers:
         peers = [p for p in peers if p.name in (peer.OURS, *args.peers)]
     known = list(results.read(args.json)) if args.budget and args.json.exists() else []

@@ -11,7 +11,7 @@ import pytest
 
 import llama_py
 from dev.compare import make_bench_model
-from dev.compare.bench_model import (
+from dev.compare.bench_model import declared, (
     blocks,
     gemma3,
     kimi_linear,
@@ -114,13 +114,26 @@ def test_small_mix_is_that_of_llama_cpp() -> None:
     assert found["token_embd.weight"] is Type.Q8_0
     assert found["blk.0.attn_q.weight"] is Type.IQ4_NL
     assert found["blk.3.ffn_down.weight"] is Type.IQ4_XS
-    first = (next(iter(sizes.values())) for sizes in make_bench_model.SIZES.values())
-    assert {a.name: a.n_gqa for a in first} == {
-        "gemma3": 4,
-        "kimi-linear": 0,
-        "qwen3": 2,
-        "qwen35moe": 8,
+    first = {arch: next(iter(sizes.values())) for arch, sizes in make_bench_model.SIZES.items()}
+    expected = {"gemma3": 4, "kimi-linear": 0, "qwen3": 2, "qwen35moe": 8}
+    assert {arch: first[arch].n_gqa for arch in expected} == expected
+    assert all(first[arch].n_gqa == 2 for arch in declared.ALL)
+
+
+@pytest.mark.parametrize("name", declared.ALL)
+def test_newest_architectures_have_all_their_tensors(name: str) -> None:
+    """Matrices are quantized, except those that llama.cpp needs in F32."""
+    arch = declared.ALL[name]["1b"]
+    tensors = {t.name: t for t in arch.tensors(1024)}
+    assert tensors["token_embd.weight"].ne == (1024, 1024)
+    assert {t.name for t in tensors.values() if t.values is None} >= {
+        f"blk.{arch.n_layer - 1}.attn_output.weight",
+        "token_embd.weight",
     }
+    rng = np.random.default_rng(0)
+    exact = [t for t in tensors.values() if t.values is not None]
+    made = [(t, t.values(rng, t.n_elements)) for t in exact if t.values is not None]
+    assert all(values.size == t.n_elements for t, values in made)
 
 
 def test_rows_that_do_not_fit_a_block() -> None:

@@ -35,6 +35,7 @@ class Engine(ABC):
 
     name: str
     n_vocab: int
+    n_row: int = 0  # numbers in a result; 0: n_vocab
     sizes: Sizes
     depth: int = 0
 
@@ -163,10 +164,10 @@ class Engine(ABC):
         return time.perf_counter() - start
 
     def first_token(self) -> int:
-        """Return the most likely token after a fixed prompt."""
+        """Return the most likely token after a fixed prompt; for embeddings the largest number."""
         self.context(0, n_ctx=256)
         logits = self.decode(CHECKED)
-        return max(range(self.n_vocab), key=lambda i: float(logits[i]))
+        return max(range(self.n_row or self.n_vocab), key=lambda i: float(logits[i]))
 
 
 def random_tokens(n: int, n_vocab: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pkgutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import ModuleType
@@ -20,13 +20,13 @@ class Peer:
     """Engine and the command that starts it.
 
     file    the module in `peers` whose `Loaded` is the engine
-    python  the Python interpreter with the engine's packages
+    python  the Python interpreter with the engine's packages, or the command that starts it
     how     arguments of `Loaded` in addition to model and threads
     """
 
     name: str
     file: str
-    python: str
+    python: str | Sequence[str]
     how: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,9 +76,10 @@ class Worker:
         self.ask("load", model=model, threads=threads, **self.peer.how)
 
 
-def worker_command(python: str, file: str) -> list[str]:
+def worker_command(python: str | Sequence[str], file: str) -> list[str]:
     """Return the command of a worker; `file` is the name of a module in `peers`."""
-    return [python, "-c", START, str(ROOT), file]
+    command = [python] if isinstance(python, str) else python
+    return [*command, "-c", START, str(ROOT), file]
 
 
 def pipe(stream: IO[str] | None) -> IO[str]:

@@ -40,6 +40,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from dev.record.newest.binding import python_command
+
 COMMANDS = (
     "record",
     "types",
@@ -52,7 +54,6 @@ COMMANDS = (
     "batches",
     "names",
 )
-LIBC = "libc/usr/lib/x86_64-linux-gnu"
 
 
 def main() -> None:
@@ -84,13 +85,10 @@ def main() -> None:
 
 def with_its_libc(folder: Path) -> None:
     """Start this program again if the folder has a libc."""
-    libc, given = folder / LIBC, os.environ.get("LD_LIBRARY_PATH", "")
-    if libc.exists() and "LLAMA_CPP_LIBC" not in os.environ:
-        os.environ["LLAMA_CPP_LIBC"] = str(libc)
-        path = f"{libc}:{folder / 'llama_cpp_py_sync'}:{given}"
-        loader = str(libc / "ld-linux-x86-64.so.2")
-        rest = [sys.executable, "-m", "dev.record.newest", *sys.argv[1:]]
-        os.execv(loader, [loader, "--library-path", path, *rest])
+    command = python_command(folder)
+    if len(command) > 1 and "LLAMA_CPP_LIBC" not in os.environ:
+        os.environ["LLAMA_CPP_LIBC"] = command[0]
+        os.execv(command[0], [*command, "-m", "dev.record.newest", *sys.argv[1:]])
 
 
 if __name__ == "__main__":

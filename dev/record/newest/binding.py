@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import sys
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+LIBC = "libc/usr/lib/x86_64-linux-gnu"
 NUMBERS = {
     "_Bool": ctypes.c_bool,
     "float": ctypes.c_float,
@@ -15,6 +18,15 @@ NUMBERS = {
     "char": ctypes.c_char,
 }
 SHORT = {"llama_log_callback": "ggml_log_callback"}  # names of llama-cpp-python
+
+
+def python_command(folder: Path) -> list[str]:
+    """Return the command that starts Python with the folder's libc, if it has one."""
+    libc, given = folder / LIBC, os.environ.get("LD_LIBRARY_PATH", "")
+    if not libc.exists():
+        return [sys.executable]
+    path = f"{libc}:{folder / 'llama_cpp_py_sync'}:{given}"
+    return [str(libc / "ld-linux-x86-64.so.2"), "--library-path", path, sys.executable]
 
 
 class Binding(ModuleType):

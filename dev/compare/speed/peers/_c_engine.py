@@ -19,6 +19,7 @@ class CEngine(Engine):
     lib: Any
     model: Any
     ctx: Any = None
+    embeds = False
     rows: Any  # a batch of tokens of several sequences
 
     def open(self, sizes: Sizes) -> None:
@@ -76,6 +77,8 @@ class CEngine(Engine):
         array = (ctypes.c_int32 * len(tokens))(*tokens)
         self._run(self.one(array, len(tokens)))
         self.at[0] += len(tokens)
+        if self.embeds:
+            return self.lib.llama_get_embeddings_seq(self.ctx, 0)
         return self.lib.llama_get_logits_ith(self.ctx, -1)
 
     def step(self, tokens: Sequence[int]) -> None:

@@ -25,14 +25,17 @@ def started(python: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield "llama.cpp plain", python, {"repack": False}
 
 
+MEAN = 1  # of llama_pooling_type
+
+
 class Loaded(CEngine):
     name = "llama.cpp"
     log: Any  # must be alive as long as the library
 
-    def __init__(self, model: str, threads: int, repack: bool) -> None:
+    def __init__(self, model: str, threads: int, repack: bool, embeds: bool = False) -> None:
         import llama_cpp
 
-        self.lib, self.threads = llama_cpp, threads
+        self.lib, self.threads, self.embeds = llama_cpp, threads, embeds
         type(self).log = llama_cpp.llama_log_callback(lambda *_: None)
         llama_cpp.llama_log_set(self.log, None)
         llama_cpp.llama_backend_init()
@@ -43,6 +46,7 @@ class Loaded(CEngine):
             raise RuntimeError(f"llama.cpp cannot load {model}")
         vocab = llama_cpp.llama_model_get_vocab(self.model)
         self.n_vocab = llama_cpp.llama_vocab_n_tokens(vocab)
+        self.n_row = llama_cpp.llama_model_n_embd(self.model) if embeds else 0
 
     def new_context(self, sizes: Sizes) -> Any:
         how = self.lib.llama_context_default_params()
@@ -51,6 +55,8 @@ class Loaded(CEngine):
         how.n_threads = how.n_threads_batch = self.threads
         how.swa_full = False  # like llama-bench
         how.type_k, how.type_v = self.type_id(sizes.type_k), self.type_id(sizes.type_v)
+        if self.embeds:
+            how.embeddings, how.pooling_type = True, MEAN
         return self.lib.llama_init_from_model(self.model, how)
 
     def type_id(self, name: str) -> int:

@@ -18,12 +18,12 @@ def started(value: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
 class Loaded(Engine):
     name = "llama-py"
 
-    def __init__(self, model: str, threads: int) -> None:
+    def __init__(self, model: str, threads: int, embeds: bool = False) -> None:
         import llama_py
         from ggml_py.backend import registry
 
         registry.device("cpu").set_threads(threads)
-        self.threads = threads
+        self.threads, self.embeds = threads, embeds
         self.model = llama_py.load(model, "cpu")
         self.ctx: Any = None
         self.kept: list[tuple[int, bytes]] = []
@@ -40,6 +40,7 @@ class Loaded(Engine):
             type_k=sizes.type_k,
             type_v=sizes.type_v,
             n_threads=self.threads,
+            **({"embeddings": True, "pooling": "mean"} if self.embeds else {}),
         )
         self.n_vocab = self.ctx.n_vocab
 
@@ -47,7 +48,12 @@ class Loaded(Engine):
         self.ctx.memory.clear(False)
 
     def decode(self, tokens: Sequence[int], seq: int = 0) -> Any:
-        return self.ctx.decode(tokens, seq_id=seq)[-1]
+        rows = self.ctx.decode(tokens, seq_id=seq)
+        if not self.embeds:
+            return rows[-1]
+        found = self.ctx.embd_seq[seq]
+        self.n_row = len(found)
+        return found
 
     def step(self, tokens: Sequence[int]) -> None:
         from llama_py.batch import Batch
