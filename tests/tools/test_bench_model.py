@@ -11,8 +11,9 @@ import pytest
 
 import llama_py
 from dev.compare import make_bench_model
-from dev.compare.bench_model import declared, (
+from dev.compare.bench_model import (
     blocks,
+    declared,
     gemma3,
     kimi_linear,
     mix,
