@@ -27,7 +27,7 @@ from gguf import GGMLQuantizationType, GGUFValueType
 from numpy.typing import NDArray
 
 from dev.compare import bench_model
-from dev.compare.bench_model import declared, vocabulary
+from dev.compare.bench_model import vocabulary
 from dev.compare.bench_model.blocks import RandomMatrix
 from dev.compare.bench_model.mix import BASE, Mix
 from dev.compare.bench_model.nextn import Cycle
@@ -42,7 +42,7 @@ def known() -> dict[str, Mapping[str, Architecture]]:
     """Return the sizes of all architectures in bench_model, by name."""
     names = (f"{bench_model.__name__}.{m.name}" for m in pkgutil.iter_modules(bench_model.__path__))
     found = (vars(import_module(name)).get("SIZES", {}) for name in names)
-    return {next(iter(sizes.values())).name: sizes for sizes in found if sizes} | declared.ALL
+    return {next(iter(sizes.values())).name: sizes for sizes in found if sizes}
 
 
 SIZES = known()

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dev.compare.bench_model.spec import Architecture, TensorSpec, Value
 from dev.tiny_models import Tiny
 from dev.tiny_models._invent import shapes, values
+from llama_py.models import architecture_name
 
 WIDTH, N_LAYER = 1024, 16
 EXACT = "inp", "conv"  # parts of names of matrices in F32
@@ -66,98 +67,8 @@ def _values(
     return values(tiny, name, ne)
 
 
-def _sizes(name: str, *parts: Mapping[str, Value]) -> dict[str, Architecture]:
-    return {
-        "1b": Newest(name, N_LAYER, WIDTH, dict(ChainMap(*map(dict, reversed(parts)), ATTENTION)))
-    }
-
-
-ALL = {
-    "k2-horizon": _sizes(
-        "k2-horizon",
-        EXPERTS,
-        {
-            "leading_dense_block_count": 1,
-            "expert_shared_count": 1,
-            "expert_shared_feed_forward_length": 512,
-            "expert_gating_func": 2,
-            "expert_weights_norm": True,
-            "expert_weights_scale": 1.5,
-            "attention.group_norm_groups": 4,
-            "attention.value_expert_count": 8,
-            "attention.value_expert_used_count": 2,
-        },
-    ),
-    "clef": _sizes(
-        "clef",
-        {
-            "attention.layer_norm_epsilon": 1e-5,
-            "rope.dimension_count": 64,
-            "rope.dimension_sections": [11, 11, 10, 0],
-            "full_attention_interval": 4,
-            "ssm.conv_kernel": 4,
-            "ssm.inner_size": 2048,
-            "ssm.state_size": 128,
-            "ssm.time_step_rank": 16,
-            "ssm.group_count": 8,
-            "decision.head_count": 16,
-            "decision.routing_block_count": 2,
-            "decision.block_count": 1,
-        },
-    ),
-    "gemma-embedding2": _sizes(
-        "gemma-embedding2",
-        WINDOWS,
-        {
-            "attention.key_length_swa": 64,
-            "attention.value_length_swa": 64,
-            "embedding_length_per_layer_input": 64,
-            "rope.dimension_count_swa": 64,
-            "rope.freq_base_swa": 1e4,
-            "pooling_type": 1,
-        },
-    ),
-    "kolibri1": _sizes(
-        "kolibri1",
-        EXPERTS,
-        WINDOWS,
-        {
-            "expert_shared_count": 1,
-            "expert_shared_feed_forward_length": 512,
-            "expert_gating_func": 2,
-            "expert_weights_norm": True,
-        },
-    ),
-    "muse-spark": _sizes(
-        "muse-spark",
-        EXPERTS,
-        WINDOWS,
-        {
-            "post_norm_epsilon": 1e-6,
-            "moe_latent_size": 512,
-            "expert_weights_norm": True,
-            "expert_weights_scale": 2.5,
-            "expert_gating_func": 2,
-            "logit_scale": 0.5,
-            "final_logit_softcapping": 15.0,
-            "rope.freq_base_swa": 1e4,
-        },
-    ),
-    "maion-coder": _sizes(
-        "maion-coder", EXPERTS, WINDOWS, {"interleave_moe_layer_step": 2, "moe_latent_size": 512}
-    ),
-    "beam": _sizes(
-        "beam",
-        EXPERTS,
-        WINDOWS,
-        {
-            "attention.temperature_scale": 0.1,
-            "attention.temperature_length": 8192,
-            "leading_dense_block_count": 1,
-            "expert_weights_norm": True,
-            "expert_weights_scale": 2.5,
-            "rope.freq_base_swa": 1e4,
-        },
-    ),
-    "vllm-decision2": _sizes("vllm-decision2", {"attention.layer_norm_epsilon": 1e-5}),
-}
+def newest(module: str, *parts: Mapping[str, Value]) -> dict[str, Architecture]:
+    """Return the sizes of the architecture of a module, with metadata in addition to ATTENTION."""
+    name = architecture_name(module.rpartition(".")[2])
+    values = dict(ChainMap(*map(dict, reversed(parts)), ATTENTION))
+    return {"1b": Newest(name, N_LAYER, WIDTH, values)}
