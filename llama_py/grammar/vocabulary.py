@@ -72,7 +72,7 @@ def vocabulary(tokenizer: Tokenizer, shown: frozenset[int] = NONE) -> Any:
 
 def matcher(grammar: Grammar, tokenizer: Tokenizer, shown: frozenset[int] = NONE) -> Any:
     """Return an LLMatcher, or UniqueKeys, at the start of a response; shown: control tokens as
-    texts. Recent grammars are cached: a large one takes 0.1 s, and blocks all other threads.
+    texts. Recent grammars are cached: a large one takes 0.1 s.
 
     Raises GrammarError for tokens that the vocabulary lacks, and if no response can begin.
     """
