@@ -20,6 +20,7 @@ from llama_py_server.routes import (
     embeddings,
     hub,
     leases,
+    mcp,
     metrics,
     models,
     page,
@@ -130,6 +131,10 @@ def app(
         for path, handler in handlers.items():
             checked = _check_origin(_of_one(handler, pool), listen, method, handler)
             handles[method, path] = _report_errors(checked)
+    if listen.mcp_serve:
+        for method, handle in mcp.handles(handles, pool).items():
+            checked = _check_origin(handle, listen, method, handle)
+            handles[method, mcp.PATH] = _report_errors(checked)
     handles |= vertex.handles(handles, _report_errors)
     routes = [
         Route(prefix + path, handle, methods=[method]) for (method, path), handle in handles.items()

@@ -41,6 +41,11 @@ class ListenParams(Params):
     ui: bool = option(
         True, "--ui --webui", "serve the web page at /", off="--no-ui --no-webui", env="UI"
     )
+    mcp_serve: bool = option(
+        False,
+        "--mcp-serve",
+        "serve the models as tools of an MCP server (streamable HTTP) at /mcp; needs the extra mcp",
+    )
     api_prefix: str = option(
         "", "--api-prefix", "prefix of all paths, without a slash at the end", metavar="PREFIX"
     )

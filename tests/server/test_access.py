@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib.util import find_spec
 from typing import Any
 
 import httpx
@@ -115,8 +116,12 @@ CHANGES = {
 }
 
 
+OF_MCP = {("POST", "/mcp"), ("DELETE", "/mcp")} if find_spec("mcp") else set()
+
+
 def test_every_route_asks_who_it_is(state: ModelState) -> None:
-    client = client_of(state, api_key=(KEY,), cors_origins=f"*, {LISTED}")
+    how: Any = {"api_key": (KEY,), "cors_origins": f"*, {LISTED}", "mcp_serve": bool(OF_MCP)}
+    client = client_of(state, **how)
     made: Any = client.app
     right, wrong = {"x-api-key": KEY}, {"x-api-key": f"{KEY}x"}
     changes, public = set(), set()
@@ -139,7 +144,7 @@ def test_every_route_asks_who_it_is(state: ModelState) -> None:
             )
             for origin in (LISTED, "http://127.0.0.1:1", LOCAL):
                 assert "pages of" not in ask(**right, origin=origin).text
-    assert changes == CHANGES
+    assert changes == CHANGES | OF_MCP
     assert public == {"/health", "/v1/health", *page.PATHS}
 
 

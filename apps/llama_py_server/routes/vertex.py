@@ -11,24 +11,21 @@ gets the response of the path with that name, `/v1/chat/completions`.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Message
 
+from llama_py_server.routes.inner import Handle, ask
 from llama_py_server.wire.body import read_object
 from llama_py_server.wire.clients import unless_gone
 from llama_py_server.wire.errors import HTTPError, invalid
 from llama_py_server.wire.responses import GONE, as_long_json
-from llama_py_server.wire.sse import dumps_by_steps
 from llama_py_server.wire.work import Work, run
 
-Handle = Callable[[Request], Awaitable[Any]]
 Key = tuple[str, str]
 MOST = 128  # instances of a request
 
@@ -107,30 +104,8 @@ async def _one(request: Request, by_name: Mapping[str, Handle], instance: Any) -
     body = {key: value for key, value in instance.items() if key != "@requestFormat"}
     if "stream" in body:
         body["stream"] = False
-    whole: list[bytes] = []
-
-    async def send(message: Message) -> None:
-        whole.append(message.get("body", b""))
-
-    inner = _request(request, await run(Work.LONG, dumps_by_steps, body))
-    await (await by_name[name](inner))(inner.scope, inner.receive, send)
-    return await run(Work.PARSE, json.loads, b"".join(whole) or b"null")
+    return await ask(request, by_name[name], body)
 
 
 def _error(message: str) -> dict[str, Any]:
     return {"error": HTTPError("invalid_request_error", message).body}
-
-
-def _request(outer: Request, body: bytes) -> Request:
-    """Return a request of the same client with another body; the outer one detects that the client
-    left."""
-    waiting = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def receive() -> Message:
-        if waiting:
-            return waiting.pop()
-        await asyncio.Event().wait()
-        return {"type": "http.disconnect"}
-
-    headers = [(k, v) for k, v in outer.scope["headers"] if k != b"x-conversation-id"]
-    return Request({**outer.scope, "headers": headers, "state": {}}, receive)

@@ -89,7 +89,7 @@ class ToolServers:
         Raises:
             ModelError: The `mcp` package is not installed.
         """
-        _import_mcp()
+        import_mcp("--mcp")
         self.seconds = seconds
         self.tools: dict[str, McpTool] = {}
         self.failures: list[str] = []
@@ -304,12 +304,12 @@ async def _list_tools(client: Any) -> list[Any]:
     return found
 
 
-def _import_mcp() -> None:
-    """Import the package, and turn its logs off."""
+def import_mcp(flag: str) -> None:
+    """Import the package for an option, and turn its logs off. ModelError if it is missing."""
     try:
         import mcp  # noqa: F401
     except ModuleNotFoundError as e:
-        raise ModelError(f"--mcp needs {e.name}: {install_hint('mcp')}") from None
+        raise ModelError(f"{flag} needs {e.name}: {install_hint('mcp')}") from None
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
