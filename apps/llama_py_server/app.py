@@ -25,16 +25,20 @@ from llama_py_server.routes import (
     models,
     page,
     props,
+    rerank,
     slots,
     streams,
+    tei,
+    tgi,
     tokens,
     vertex,
+    vllm,
 )
 from llama_py_server.stream.replay import SavedStreams, begin_stream
 from llama_py_server.wire.access import Cors, HostCheck, KeyCheck, check_origin
 from llama_py_server.wire.errors import HTTPError, as_http_error
 from llama_py_server.wire.limits import BodyLimit, RequestLimit
-from llama_py_server.wire.responses import GONE, as_error
+from llama_py_server.wire.responses import GONE, as_error, as_tei_error, as_tgi_error
 from llama_py_server.wire.usage import Client, UsageLimit
 
 if TYPE_CHECKING:
@@ -62,7 +66,9 @@ ALWAYS: dict[tuple[str, str], OfAll] = {  # independent of loaded models
     ("POST", "/v1/streams/lookup"): streams.lookup,
 }  # fmt: skip
 
-GET: dict[str, Handler] = {"/slots": slots.get, "/lora-adapters": props.adapters}
+GET: dict[str, Handler] = {
+    "/slots": slots.get, "/lora-adapters": props.adapters, "/info": tgi.info,
+}  # fmt: skip
 
 POST: dict[str, Handler] = {
     "/completion": completions.native, "/completions": completions.native,
@@ -78,8 +84,12 @@ POST: dict[str, Handler] = {
     "/tokenize": tokens.tokenize, "/detokenize": tokens.detokenize,
     "/embedding": embeddings.native, "/embeddings": embeddings.native,
     "/v1/embeddings": embeddings.openai,
-    "/rerank": embeddings.rerank, "/reranking": embeddings.rerank,
-    "/v1/rerank": embeddings.rerank, "/v1/reranking": embeddings.rerank,
+    "/rerank": rerank.rerank, "/reranking": rerank.rerank,
+    "/v1/rerank": rerank.rerank, "/v1/reranking": rerank.rerank,
+    "/embed": tei.embed, "/embed_all": tei.embed_all, "/similarity": tei.similarity,
+    "/predict": tei.predict,
+    "/generate": tgi.generate, "/generate_stream": tgi.generate_stream, "/": tgi.root,
+    "/score": vllm.score, "/v1/score": vllm.score, "/pooling": vllm.pool,
     "/v1/systemone": decisions.systemone,
     "/props": props.post, "/slots/{id_slot}": slots.post,
     "/lora-adapters": props.set_adapters,
@@ -96,6 +106,9 @@ STREAMED = (
     chat.chat,
     chat.responses,
     chat.messages,
+    tgi.generate,
+    tgi.generate_stream,
+    tgi.root,
 )
 
 # Handlers of requests that compute without changing the server: all pages whose origin is in
@@ -110,10 +123,24 @@ COMPUTE = (
     tokens.detokenize,
     embeddings.native,
     embeddings.openai,
-    embeddings.rerank,
+    rerank.rerank,
+    tei.embed,
+    tei.embed_all,
+    tei.similarity,
+    tei.predict,
+    vllm.score,
+    vllm.pool,
     decisions.systemone,
     streams.lookup,
 )
+
+
+# Writers of the errors of other APIs than OpenAI's; the handlers of routes with several forms set
+# `request.state.write_error`.
+ERRORS: dict[Handler, Callable[[HTTPError], Response]] = {
+    **dict.fromkeys((tei.embed, tei.embed_all, tei.similarity, tei.predict), as_tei_error),
+    **dict.fromkeys((tgi.generate, tgi.generate_stream, tgi.root, tgi.info), as_tgi_error),
+}
 
 
 def app(
@@ -129,8 +156,10 @@ def app(
         handles[method, path] = _report_errors(checked)
     for method, handlers in (("GET", GET), ("POST", POST)):
         for path, handler in handlers.items():
+            if path in vertex.predict_paths() and handler is tei.predict:
+                continue  # Vertex AI's path has the same name
             checked = _check_origin(_of_one(handler, pool), listen, method, handler)
-            handles[method, path] = _report_errors(checked)
+            handles[method, path] = _report_errors(checked, ERRORS.get(handler, as_error))
     if listen.mcp_serve:
         for method, handle in mcp.handles(handles, pool).items():
             checked = _check_origin(handle, listen, method, handle)
@@ -216,7 +245,7 @@ def _check_origin(handle: Handle, listen: ListenParams, method: str, handler: ob
     return handle_checked
 
 
-def _report_errors(handle: Handle) -> Handle:
+def _report_errors(handle: Handle, write: Callable[[HTTPError], Response] = as_error) -> Handle:
     """Wrap a handler so that errors become responses."""
 
     async def handle_errors(request: Request) -> Any:
@@ -235,7 +264,7 @@ def _report_errors(handle: Handle) -> Handle:
                 error,
                 exc_info=e if unexpected else None,
             )
-            return as_error(error)
+            return (getattr(request.state, "write_error", None) or write)(error)
 
     return handle_errors
 

@@ -163,6 +163,11 @@ class Engine(Resource):
         finally:
             handle.cancel()
 
+    @property
+    def n_text(self) -> int:
+        """Maximum number of tokens of a text to embed."""
+        return self._reading.n_tokens
+
     def embed(
         self,
         texts: Sequence[Sequence[int]],

@@ -21,7 +21,8 @@ PROMPT = "ROMEO: what is it that you say of the night"
 
 def test_tokens_and_back(client: TestClient) -> None:
     ids = client.post("/tokenize", json={"content": PROMPT}).json()["tokens"]
-    assert client.post("/detokenize", json={"tokens": ids}).json() == {"content": PROMPT}
+    text = client.post("/detokenize", json={"tokens": ids}).json()
+    assert text == {"content": PROMPT, "prompt": PROMPT}
     pieces = client.post("/tokenize", json={"content": "é€", "with_pieces": True}).json()["tokens"]
     data = b"".join(
         bytes(p["piece"]) if isinstance(p["piece"], list) else p["piece"].encode() for p in pieces

@@ -46,11 +46,12 @@ async def _respond(
         return read_chat(state, convert(body))
 
     chat, request, delivery = await work.read(http, read)
-    request = replace(request, prompt=await work.read(http, _ids, state, chat))
+    request = replace(request, prompt=await work.read(http, prompt_ids, state, chat))
     return await respond(http, state, [request], delivery, writer)
 
 
-def _ids(state: ModelState, chat: ChatPrompt) -> list[int]:
+def prompt_ids(state: ModelState, chat: ChatPrompt) -> list[int]:
+    """Return the ids of a conversation's prompt."""
     check_text(chat.text)
     if not has_images(chat.messages):
         return chat.ids()
@@ -80,7 +81,7 @@ async def _count_tokens(http: HTTPRequest, state: ModelState, convert: Convert) 
     def read() -> ChatPrompt:
         return read_chat(state, convert(body))[0]
 
-    return n_cells(await work.read(http, _ids, state, await work.read(http, read)))
+    return n_cells(await work.read(http, prompt_ids, state, await work.read(http, read)))
 
 
 async def count_chat(http: HTTPRequest, state: ModelState) -> Response:

@@ -1,4 +1,4 @@
-"""Routes of texts without completion: /embeddings, /v1/embeddings, /rerank."""
+"""Routes of embeddings: /embedding, /embeddings, /v1/embeddings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from starlette.responses import Response
 from llama_py.serving import TooLong
 from llama_py.support.stopping import iterate_checked
 from llama_py.text.embed import normalize_rows
-from llama_py.text.rerank import pair
 from llama_py_server.schema.prompts import parse_prompt
 from llama_py_server.wire import work
 from llama_py_server.wire.body import Body, check_length, objects, read_object, text, value
@@ -38,9 +37,14 @@ async def openai(request: Request, state: ModelState) -> Response:
     return await _embed(request, state, openai=True)
 
 
-async def _embed(request: Request, state: ModelState, openai: bool) -> Response:
+def check_embeds(state: ModelState) -> None:
+    """Raise HTTPError if the server does not embed."""
     if not state.params.embedding:
         raise not_supported("This server does not support embeddings. Start it with `--embeddings`")
+
+
+async def _embed(request: Request, state: ModelState, openai: bool) -> Response:
+    check_embeds(state)
     if openai and state.pooling == "none":
         raise invalid(
             "Pooling type 'none' is not OAI compatible. Please use a different pooling type"
@@ -51,9 +55,9 @@ async def _embed(request: Request, state: ModelState, openai: bool) -> Response:
     if form not in ("float", "base64"):
         raise invalid(_FORMAT)
     size = _dimensions(state, body)
-    prompts = await work.read(request, _prompts, state, body)
+    prompts = await work.read(request, parse_texts, state, body, "input", "content")
     norm = value(body, "embd_normalize", state.params.normalize)
-    found = await _rows(request, state, prompts, norm if size is None else -1)
+    found = await embed_rows(request, state, prompts, norm if size is None else -1)
     if size is not None:
         norm = -1 if state.pooling == "none" else norm
         found = [normalize_rows(rows[:, :size], norm) for rows in found]
@@ -90,19 +94,26 @@ def _item(index: int, row: F32, form: str) -> dict[str, Any]:
     return found
 
 
-def _prompts(state: ModelState, body: Body) -> list[list[int]]:
-    if "input" not in body and "content" not in body:
-        raise invalid('"input" or "content" must be provided')
-    given = body["input"] if "input" in body else body["content"]
+def parse_texts(state: ModelState, body: Body, *names: str) -> list[list[int]]:
+    """Return the ids of each text of the first of these fields that is present: a text or ids, or
+    several in a list."""
+    name = next((name for name in names if name in body), None)
+    if name is None:
+        raise invalid(f"{' or '.join(map(_quote, names))} must be provided")
+    given = body[name]
     several = isinstance(given, list) and not any(type(one) is int for one in given)
     if several:
-        check_length("input" if "input" in body else "content", len(given))
+        check_length(name, len(given))
     found = [_tokens(state, one) for one in given] if several else [_tokens(state, given)]
     if not found:
-        raise invalid('"input" must not be empty')
+        raise invalid(f'"{name}" must not be empty')
     if not all(found):
         raise invalid("Input content cannot be empty")
     return found
+
+
+def _quote(name: str) -> str:
+    return f'"{name}"'
 
 
 def _tokens(state: ModelState, given: Any) -> list[int]:
@@ -116,72 +127,41 @@ def _tokens(state: ModelState, given: Any) -> list[int]:
     return parse_prompt(state.tokenizer, given)
 
 
-async def _rows(
+async def embed_rows(
     request: Request, state: ModelState, prompts: Sequence[Sequence[int]], norm: int
 ) -> list[F32]:
-    """Return each prompt's embedding [1, n]; without pooling [n_tokens, n]. ClientDisconnect if the
-    client has left."""
+    """Return the rows of `read_rows`, with llama-server's error for a text that is too long."""
     try:
-        if (client := CLIENT.get()) is not None:
-            client.count(sum(map(len, prompts)))
-        reading = state.engine.embed(prompts, state.pooling, norm, state.options.attention)
-        found = await unless_gone(request, asyncio.wrap_future(reading))
+        return await read_rows(request, state, prompts, norm)
     except TooLong as e:
         raise HTTPError(
             "server_error",
             f"input ({e.n_prompt} tokens) is too large to process. increase the physical batch size"
             f" (current batch size: {e.n_ctx})",
         ) from None
+
+
+async def read_rows(
+    request: Request,
+    state: ModelState,
+    prompts: Sequence[Sequence[int]],
+    norm: int,
+    pooling: str = "",
+) -> list[F32]:
+    """Return each prompt's embedding [1, n]; without pooling [n_tokens, n].
+
+    Args:
+        pooling: Another pooling than the model's.
+
+    Raises:
+        ClientDisconnect: The client has left.
+        TooLong: A prompt is longer than `engine.n_text`.
+    """
+    if (client := CLIENT.get()) is not None:
+        client.count(sum(map(len, prompts)))
+    pooling = pooling or state.pooling
+    reading = state.engine.embed(prompts, pooling, norm, state.options.attention)
+    found = await unless_gone(request, asyncio.wrap_future(reading))
     if found is None:
         raise ClientDisconnect
     return [np.atleast_2d(row) for row in found]
-
-
-async def rerank(request: Request, state: ModelState) -> Response:
-    """Score how well documents answer a query, in the form of Jina and TEI."""
-    if not state.params.reranking:
-        raise not_supported("This server does not support reranking. Start it with `--reranking`")
-    body = await read_object(request)
-    if "query" not in body:
-        raise invalid('"query" must be provided')
-    if not isinstance(body["query"], str):
-        raise invalid('"query" must be a string')
-    documents = body.get("documents", body.get("texts"))
-    if not isinstance(documents, list) or not documents:
-        raise invalid('"documents" must be a non-empty string array')
-    check_length("documents" if "documents" in body else "texts", len(documents))
-    texts = [text(one, "text") if isinstance(one, dict) else one for one in documents]
-    if not all(isinstance(one, str) for one in texts):
-        raise invalid('"documents" must be a non-empty string array')
-    query = body["query"]
-
-    def pairs() -> list[list[int]]:
-        return [pair(state.model, [query, t]) for t in texts]
-
-    prompts = await work.read(request, pairs)
-    scores = [float(rows[0][0]) for rows in await _rows(request, state, prompts, -1)]
-    n = sum(map(len, prompts))
-    ranked = await work.read(request, _write_ranking, body, texts, scores, n, state.name)
-    return await work.read(request, as_long_json, ranked)
-
-
-def _write_ranking(
-    body: Body, texts: list[str], scores: list[float], n_tokens: int, name: str
-) -> Any:
-    is_tei = "texts" in body
-    label = "score" if is_tei else "relevance_score"
-    with_text = is_tei and value(body, "return_text", False)
-    found = [
-        {"index": i, label: score, **({"text": texts[i]} if with_text else {})}
-        for i, score in enumerate(scores)
-    ]
-    order = sorted(found, key=lambda one: -float(str(one[label])))
-    order = order[: max(value(body, "top_n", len(order)), 0)]
-    if is_tei:
-        return order
-    return {
-        "model": text(body, "model", name),
-        "object": "list",
-        "usage": {"prompt_tokens": n_tokens, "total_tokens": n_tokens},
-        "results": order,
-    }

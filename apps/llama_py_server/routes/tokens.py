@@ -1,4 +1,4 @@
-"""Routes /tokenize and /detokenize of texts."""
+"""Routes /tokenize and /detokenize, in the forms of llama-server and vLLM."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from llama_py.support.stopping import iterate_checked
+from llama_py_server.routes.chat import prompt_ids
+from llama_py_server.schema.chat import read_chat
 from llama_py_server.schema.prompts import parse_prompt
 from llama_py_server.wire import work
-from llama_py_server.wire.body import Body, read_object, value
+from llama_py_server.wire.body import Body, check_unsupported, read_object, value
 from llama_py_server.wire.errors import invalid
 from llama_py_server.wire.responses import as_json, as_long_json
 
@@ -22,8 +24,36 @@ if TYPE_CHECKING:
 async def tokenize(request: Request, state: ModelState) -> Response:
     body = await read_object(request)
     if "content" not in body:
+        if "messages" in body:
+            return await _tokenize_chat(request, state, body)
+        if "prompt" in body:
+            return await work.read(request, _tokenize_prompt, state, body)
         return as_json({"tokens": []})
     return await work.read(request, _tokenize, state.tokenizer, body)
+
+
+async def _tokenize_chat(request: Request, state: ModelState, body: Body) -> Response:
+    check_unsupported(body, ("chat_template",))
+    chat, *_ = await work.read(request, read_chat, state, body)
+    ids = await work.read(request, prompt_ids, state, chat)
+    return await work.read(request, _write_count, state, [*ids], body)
+
+
+def _tokenize_prompt(state: ModelState, body: Body) -> Response:
+    special = value(body, "add_special_tokens", True)
+    return _write_count(state, parse_prompt(state.tokenizer, body["prompt"], special), body)
+
+
+def _write_count(state: ModelState, ids: list[int], body: Body) -> Response:
+    """Return tokens in vLLM's form."""
+    found: Body = {"count": len(ids), "max_model_len": state.engine.n_ctx, "tokens": ids}
+    t, strings = state.tokenizer, None
+    if value(body, "return_token_strs", False):
+        strings = [
+            t.token_to_piece(id, special=True).decode("utf-8", "replace") if id >= 0 else ""
+            for id in iterate_checked(ids)
+        ]
+    return as_long_json({**found, "token_strs": strings})
 
 
 def _tokenize(t: Tokenizer, body: Body) -> Response:
@@ -54,4 +84,5 @@ def _detokenize(t: Tokenizer, body: Body) -> Response:
     if any(not 0 <= id < t.n_vocab for id in ids):
         raise invalid(f"'tokens' must have ids in the vocabulary, 0..{t.n_vocab - 1}")
     data = b"".join(t.token_to_piece(id, special=True) for id in iterate_checked(ids))
-    return as_json({"content": data.decode("utf-8", "replace")})
+    text = data.decode("utf-8", "replace")
+    return as_json({"content": text, "prompt": text})  # of llama-server and of vLLM

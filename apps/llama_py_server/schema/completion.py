@@ -21,12 +21,14 @@ from llama_py_server.schema.fields import (
     flag,
     integer,
     number,
+    parse_field,
+    read_fields,
     samplers,
     stops,
     strings,
 )
 from llama_py_server.wire.body import check_length
-from llama_py_server.wire.errors import HTTPError, invalid
+from llama_py_server.wire.errors import invalid
 
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
@@ -62,11 +64,14 @@ class Delivery:
 
 
 def _seconds(value: Any) -> float:
-    return float(max(integer(-1, INT64).read(value), 0) / 1000)
+    return float(max(_MILLISECONDS.read(value), 0) / 1000)
+
+
+_MILLISECONDS = integer(-1, INT64)
 
 
 # Fields of Delivery by their names in a request; `others` are further names.
-_DELIVERY: dict[str, RequestField] = {
+DELIVERY: dict[str, RequestField] = {
     "verbose": flag(),
     "timings_per_token": flag(),
     "stream": flag(),
@@ -77,17 +82,17 @@ _DELIVERY: dict[str, RequestField] = {
 }
 
 # Fields of the engine's Request; `into` is their name there.
-_REQUEST: dict[str, RequestField] = {
+REQUEST: dict[str, RequestField] = {
     "cache_prompt": flag(),
     "post_sampling_probs": flag(),
     "n_indent": integer(0, INT32),
     "n_discard": integer(0, INT32),
-    "t_max_predict_ms": RequestField(_seconds, into="t_max_predict"),
+    "t_max_predict_ms": replace(_MILLISECONDS, read=_seconds, into="t_max_predict"),
     "id_slot": integer(-1, INT32),
 }
 
 # Fields of AnswerParams.
-_PARAMS: dict[str, RequestField] = {
+PARAMS: dict[str, RequestField] = {
     "n_predict": integer(
         -1, INT32, others=("max_completion_tokens", "max_tokens"), into="max_tokens"
     ),
@@ -115,7 +120,7 @@ def names(fields: Mapping[str, RequestField]) -> set[str]:
     return {other for name, f in fields.items() for other in (name, *f.others)}
 
 
-KNOWN = names(_DELIVERY) | names(_REQUEST) | names(_PARAMS)
+KNOWN = names(DELIVERY) | names(REQUEST) | names(PARAMS)
 
 
 def build_defaults(o: ModelOptions) -> tuple[Request, Delivery]:
@@ -143,24 +148,24 @@ def read(body: Mapping[str, Any], state: ModelState) -> tuple[Request, Delivery]
         HTTPError: A field has a wrong value; the error names it.
     """
     request, delivery = build_defaults(state.options)
-    given, told = _take_fields(body, _REQUEST, request), _take_fields(body, _DELIVERY, delivery)
-    params = _take_fields(body, _PARAMS, request.params)
+    given, told = read_fields(body, REQUEST), read_fields(body, DELIVERY)
+    params = read_fields(body, PARAMS)
     if isinstance(params.get("samplers"), str):  # characters
         params["sampler_seq"], params["samplers"] = params["samplers"], ()
     else:
         params |= {"sampler_seq": ""} if "samplers" in params else {}
     options = body.get("stream_options")
     if isinstance(options, Mapping) and "include_usage" in options:
-        told["include_usage"] = _parse_field("include_usage", flag(), options["include_usage"])
+        told["include_usage"] = parse_field("include_usage", flag(), options["include_usage"])
     for name, read_one in _MORE.items():
         if body.get(name) is not None:
-            more = _parse_field(
+            more = parse_field(
                 name, RequestField(partial(read_one, tokenizer=state.tokenizer)), body[name]
             )
             (told if name == "lora" else params)[name] = more
     cmpl = next((n for n in ("n_cmpl", "n") if body.get(n) is not None), None)
     if cmpl is not None:
-        told["n_cmpl"] = _parse_field(cmpl, integer(1, state.engine.n_slots), body[cmpl])
+        told["n_cmpl"] = parse_field(cmpl, integer(1, state.engine.n_slots), body[cmpl])
     if (limit := find_constraint(body)) is not None:
         params |= dict.fromkeys(CONSTRAINTS, "") | {limit.kind: limit.value}
     if not params.get("stop"):
@@ -180,27 +185,6 @@ def read(body: Mapping[str, Any], state: ModelState) -> tuple[Request, Delivery]
 def with_params(request: Request, **changes: Any) -> Request:
     """Return a request with other options of its answer."""
     return replace(request, params=replace(request.params, **changes))
-
-
-def _take_fields(
-    body: Mapping[str, Any], fields: Mapping[str, RequestField], defaults: Any
-) -> dict[str, Any]:
-    found = {}
-    for name, f in fields.items():
-        given = next((n for n in (name, *f.others) if body.get(n) is not None), None)
-        if given is None:
-            continue
-        into = f.into or name
-        value = _parse_field(given, f, body[given])
-        found[into] = getattr(defaults, into) if value is f.default else value
-    return found
-
-
-def _parse_field(name: str, f: RequestField, value: Any) -> Any:
-    try:
-        return f.read(value)
-    except (HTTPError, ModelError, ValueError, TypeError, KeyError) as e:
-        raise invalid(f"Field '{name}': {e}") from None
 
 
 def _lora(value: Any, tokenizer: Tokenizer) -> dict[int, float]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ggml_py.errors import ModelError
 from llama_py.params.sampling import known_samplers
+from llama_py_server.wire.errors import HTTPError, invalid
 
 if TYPE_CHECKING:
     from llama_py.tokenizer import Tokenizer
@@ -18,21 +20,24 @@ MAX_TEXTS = 256  # strings of one field; each token is checked for each stop str
 MAX_TEXT = 1024  # characters of a stop text
 MAX_SAMPLERS = 32  # samplers of a chain; eleven types exist
 MAX_BIASES = 1 << 16  # entries of `logit_bias`
+STRING = {"type": "string"}
+STRINGS = {"type": "array", "items": STRING}
 
 
 @dataclass(frozen=True)
 class RequestField:
     """Field of a request. read: converts a JSON value; ValueError has the problem; `default`: keep
-    the default"""
+    the default; schema: JSON schema of the values, for /openapi.json"""
 
     read: Callable[[Any], Any]
     others: tuple[str, ...] = ()
     into: str = ""
     default: Any = _UNSET
+    schema: Mapping[str, Any] = field(default_factory=dict)
 
 
 def flag() -> RequestField:
-    return RequestField(_flag)
+    return RequestField(_flag, schema={"type": "boolean"})
 
 
 def _flag(value: Any) -> bool:
@@ -56,7 +61,14 @@ def integer(
             return max(low, min(high, found))
         return int(_check_range(found, low, high))
 
-    return RequestField(read, others, into)
+    schema = {"type": "integer"} if clamped else {"type": "integer", **_limits(low, high)}
+    return RequestField(read, others, into, schema=schema)
+
+
+def _limits(low: float, high: float) -> dict[str, float]:
+    """Return the limits of a JSON schema; infinite limits are absent."""
+    given = {"minimum": low, "maximum": high}
+    return {name: value for name, value in given.items() if math.isfinite(value)}
 
 
 def number(
@@ -64,6 +76,7 @@ def number(
     high: float = math.inf,
     *,
     into: str = "",
+    others: tuple[str, ...] = (),
     clamped: bool = True,
     below_is_default: bool = False,
 ) -> RequestField:
@@ -75,7 +88,8 @@ def number(
             return _UNSET
         return float(max(low, min(high, found))) if clamped else _check_range(found, low, high)
 
-    return RequestField(read, (), into)
+    schema = {"type": "number"} if clamped else {"type": "number", **_limits(low, high)}
+    return RequestField(read, others, into, schema=schema)
 
 
 def _finite(value: Any) -> float:
@@ -102,7 +116,49 @@ def strings(least: int = 0, most: int = MAX_TEXTS) -> RequestField:
             raise ValueError("must be a non-empty array of strings")
         return tuple(value)
 
-    return RequestField(read)
+    return RequestField(read, schema={**STRINGS, "minItems": least, "maxItems": most})
+
+
+def choice(*names: str) -> RequestField:
+    """Return a field with one of several names."""
+
+    def read(value: Any) -> str:
+        if value not in names:
+            raise ValueError(f"must be one of {', '.join(names)}, got {value!r}")
+        return str(value)
+
+    return RequestField(read, schema={"enum": list(names)})
+
+
+def absent(why: str) -> RequestField:
+    """Return a field that must be null or absent."""
+
+    def read(value: Any) -> None:
+        raise ValueError(why)
+
+    return RequestField(read, schema={"type": "null"})
+
+
+def read_fields(body: Mapping[str, Any], fields: Mapping[str, RequestField]) -> dict[str, Any]:
+    """Return the values of the fields that a request has and that are not null, by their names in
+    the engine. HTTPError for a wrong value names its field."""
+    found = {}
+    for name, f in fields.items():
+        given = next((n for n in (name, *f.others) if body.get(n) is not None), None)
+        if given is None:
+            continue
+        value = parse_field(given, f, body[given])
+        if value is not f.default:
+            found[f.into or name] = value
+    return found
+
+
+def parse_field(name: str, f: RequestField, value: Any) -> Any:
+    """Return the value of a field; HTTPError for a wrong value."""
+    try:
+        return f.read(value)
+    except (HTTPError, ModelError, ValueError, TypeError, KeyError) as e:
+        raise invalid(f"Field '{name}': {e}") from None
 
 
 def stops() -> RequestField:
@@ -114,7 +170,7 @@ def stops() -> RequestField:
             raise ValueError(f"strings must have at most {MAX_TEXT} characters")
         return tuple(text for text in texts if text)
 
-    return RequestField(read)
+    return RequestField(read, schema={"anyOf": [STRING, {**STRINGS, "maxItems": MAX_TEXTS}]})
 
 
 def samplers() -> RequestField:
@@ -127,7 +183,7 @@ def samplers() -> RequestField:
         names = value if isinstance(value, str) else strings(most=MAX_SAMPLERS).read(value)
         return known_samplers(names)
 
-    return RequestField(read)
+    return RequestField(read, schema={"anyOf": [STRING, {**STRINGS, "maxItems": MAX_SAMPLERS}]})
 
 
 def biases(value: Any, tokenizer: Tokenizer) -> dict[int, float]:

@@ -29,3 +29,37 @@ def as_written(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 
 def as_error(error: HTTPError) -> Response:
     return as_json({"error": error.body}, error.code)
+
+
+def as_tei_error(error: HTTPError) -> Response:
+    """Return an error in the form of text-embeddings-inference."""
+    code, kind = _TEI_ERRORS.get(error.kind, (error.code, "Backend"))
+    return as_json({"error": error.message, "error_type": kind}, code)
+
+
+def as_tgi_error(error: HTTPError) -> Response:
+    """Return an error in the form of text-generation-inference."""
+    return as_json(tgi_error(error), _TGI_ERRORS.get(error.kind, (error.code, ""))[0])
+
+
+def tgi_error(error: HTTPError) -> dict[str, str]:
+    kind = _TGI_ERRORS.get(error.kind, (0, "generation"))[1]
+    return {"error": error.message, "error_type": kind}
+
+
+_TEI_ERRORS = {
+    "invalid_request_error": (422, "Validation"),
+    "exceed_context_size_error": (422, "Validation"),
+    "request_too_large": (413, "Validation"),
+    "rate_limit_error": (429, "Overloaded"),
+    "not_supported_error": (424, "Backend"),
+    "unavailable_error": (503, "Unhealthy"),
+}
+_TGI_ERRORS = {
+    "invalid_request_error": (422, "validation"),
+    "exceed_context_size_error": (422, "validation"),
+    "request_too_large": (413, "validation"),
+    "rate_limit_error": (429, "overloaded"),
+    "not_supported_error": (424, "generation"),
+    "unavailable_error": (503, "overloaded"),
+}
