@@ -24,10 +24,7 @@ class Graph:
         """Append everything `tensor` needs, then itself: post-order over src[0..9], left to
         right.
         """
-        first = len(self.nodes)
         self.insert(tensor)
-        for t in reversed(self.nodes[first:]):
-            self._mark(t)
         self._mark(tensor)
         return tensor
 
@@ -41,12 +38,12 @@ class Graph:
         return tensors[index]
 
     def _mark(self, tensor: Tensor) -> None:
-        stack = [tensor]
+        stack: list[Tensor | None] = [tensor]
         while stack:
             t = stack.pop()
-            if t.op != "NONE" and not t.flags & FLAG_COMPUTE:
+            if t is not None and t.op != "NONE" and not t.flags & FLAG_COMPUTE:
                 t.flags |= FLAG_COMPUTE
-                stack += [s for s in t.src if s is not None and s.op != "NONE"]
+                stack += t.src
 
     def insert(self, root: Tensor) -> None:
         """Append a tensor and everything it needs, without marking them for computing."""

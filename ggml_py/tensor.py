@@ -104,7 +104,7 @@ class Tensor:
         self.op = op
         self.src = src
         self.params = params
-        self.name = clip_name(name)
+        self.name = name and clip_name(name)
         self.flags = 0
         self.view_src = view_src
         self.view_offs = view_offs
@@ -209,7 +209,8 @@ class Tensor:
         (ggml_can_repeat)."""
         if self.is_empty():
             return other.is_empty()
-        return all(o % s == 0 for s, o in zip(self.ne, other.ne, strict=True))
+        (a, b, c, d), (e, f, g, h) = self.ne, other.ne
+        return not (e % a or f % b or g % c or h % d)
 
     def numpy(self) -> npt.NDArray[Any]:
         """Return the values, copied to the host, [ne3, ne2, ne1, ne0], bf16 as float32.

@@ -34,8 +34,9 @@ def with_copies(node: Tensor) -> tuple[Kernel, tuple[Tensor | None, ...]] | None
 
 def why_not(node: Tensor) -> str:
     """Return "" if the node can run, with dense copies if needed; else the reasons."""
-    reason = table().why_not(node)
-    return reason if reason and with_copies(node) is None else ""
+    if table().find(node) is not None or with_copies(node) is not None:
+        return ""
+    return table().why_not(node)
 
 
 def build_steps(node: Tensor) -> list[Step]:
@@ -56,4 +57,5 @@ def build_steps(node: Tensor) -> list[Step]:
 
 def written_operands(node: Tensor) -> tuple[int, ...]:
     """Return the indices of the operands that a node's kernel writes, except dst."""
-    return tuple(1 + i for i in OPS[node.op].writes if i < len(node.src) and node.src[i])
+    writes = OPS[node.op].writes
+    return writes and tuple(1 + i for i in writes if i < len(node.src) and node.src[i])

@@ -71,6 +71,12 @@ class Kernel:
     def function(self) -> KernelFunction:
         return cast("KernelFunction", self.source() if self.made else self.source)
 
+    @cached_property
+    def reads_to_prepare(self) -> tuple[int, ...]:
+        """The operands that its `prepare` kernels read, if nodes can reuse their scratch; or ()."""
+        reads = [k.reads for k in self.prepare]
+        return tuple(i for r in reads for i in r or ()) if all(reads) else ()
+
     @property
     def module(self) -> str:
         """The module that declares the kernel; a compiling process imports only this module."""

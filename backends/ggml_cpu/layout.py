@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -27,9 +28,9 @@ from ggml_cpu.params import (
     pack,
     set_scratch,
 )
-from ggml_cpu.private import ELEMENTS, Values, shared_values, trace
+from ggml_cpu.private import ELEMENTS, Values, trace
 from ggml_cpu.ranges import Range, tensor_range
-from ggml_cpu.step import Step
+from ggml_cpu.step import Step, address
 from ggml_py.backend.host_memory import aligned_bytes, give_back
 from ggml_py.plan.arena import Arena, PackedArena
 
@@ -83,6 +84,12 @@ class HeldPlaces:
             self.arena.give(oldest.offset, oldest.nbytes)
         return place, found is place
 
+    def place_scratch(self, placed: StepPlacement, step: Step, key: object, nbytes: int) -> None:
+        """Place a step's shared scratch; it is not prepared again if its place existed."""
+        placed.scratch, there = self.find(key, nbytes)
+        placed.prepare = not there
+        assert there or not step.ready, f"operands {step.ready} of {step} are not prepared"
+
     def end(self, key: object) -> None:
         """Free the place of this key."""
         place = self.places.pop(key)
@@ -120,9 +127,12 @@ class StepLayout:
 
     def __init__(self, steps: Sequence[Step], n_threads: int, often: bool = True) -> None:
         self.steps, self.n_threads, self.often = steps, n_threads, often
-        values = trace(steps, n_threads) if often else shared_values(steps)
+        values = trace(steps, n_threads) if often else Values([], [], [], [])
         common, own = Arena(ALIGN) if often else PackedArena(ALIGN), Arena(ALIGN)
-        self.placed = _places(steps, values, n_threads, common, own, often)
+        if isinstance(common, PackedArena):
+            self.placed = _packed_places(steps, n_threads, common)
+        else:
+            self.placed = _places(steps, values, n_threads, common, own)
         self.local_bytes = local = max((p.local_bytes for p in self.placed), default=0)
         self.stride = own.size
         sizes = common.size, local * n_threads if often else 0, own.size * n_threads
@@ -131,18 +141,16 @@ class StepLayout:
         self.local = self.common + sizes[0]
         start = self.local + sizes[1]
         self.private: Range = start, start + own.size
-        self.ranges = [self._operands(i, values) for i in range(len(steps))]
-        self.scratch = [self._scratch(i) for i in range(len(steps))]
-        self.entries = [e for i in range(len(steps)) for e in self._entries(i)]
+        numbers = range(len(steps))
+        self.ranges = [self._operands(i, values) for i in numbers] if often else []
+        self.scratch = [self._scratch(i) for i in numbers]
+        self.entries = [e for i in numbers for e in self._entries(i)]
         threads = np.arange(n_threads)
         self.shifts, self.locals = threads * own.size, self.local + threads * local
-        self.rows, n = list[range](), 0
-        for i in range(len(steps)):
-            count = n_threads if self._is_private(i) else 1
-            self.rows.append(range(n, n + count))
-            n += count
-        self.blocks = new_blocks(n)
-        for i in range(len(steps)):
+        copies = [n_threads if often and self._is_private(i) else 1 for i in numbers]
+        self.rows = [range(end - n, end) for n, end in zip(copies, accumulate(copies), strict=True)]
+        self.blocks = new_blocks(sum(copies))
+        for i in numbers:
             self._fill(i)
 
     def settle(self) -> None:
@@ -158,8 +166,6 @@ class StepLayout:
     def _operands(self, i: int, values: Values) -> list[Range | None]:
         """Return the ranges of a step's operands, with inner values (or parts) at their places."""
         ranges = list(values.ranges[i])
-        if not self.often:
-            return ranges
         for k, by in enumerate((i, *values.makers[i][1:])):
             place, r = self.placed[by].value if by >= 0 else None, ranges[k]
             made = values.ranges[by][0]
@@ -183,9 +189,7 @@ class StepLayout:
 
     def _is_private(self, i: int) -> bool:
         """Return True if each thread needs a separate parameter block."""
-        if not self.often or self.placed[i].own:
-            return self.placed[i].own
-        return any(map(self._in_private, (self.scratch[i], *self.ranges[i])))
+        return self.placed[i].own or any(map(self._in_private, (self.scratch[i], *self.ranges[i])))
 
     def _entries(self, i: int) -> list[StepEntry]:
         step, placed, entries = self.steps[i], self.placed[i], list[StepEntry]()
@@ -205,7 +209,7 @@ class StepLayout:
             i, (k for k in range(1, len(step.operands)) if k not in step.ready)
         )
         writes = self._select_ranges(i, (0, *step.writes))
-        (reads if is_shared(step) else writes).extend(scratch)
+        (reads if step.kernel.reads_to_prepare else writes).extend(scratch)
         return [*entries, StepEntry(step.kernel, i, placed.own, reads, writes)]
 
     def _select_ranges(self, i: int, operands: Iterable[int]) -> list[Range]:
@@ -213,19 +217,21 @@ class StepLayout:
         return [r for k in operands if k < len(ranges) and (r := ranges[k]) is not None]
 
     def _fill(self, i: int) -> None:
-        step, rows, scratch, ranges = self.steps[i], self.rows[i], self.scratch[i], self.ranges[i]
-        both = zip(step.operands, ranges, strict=True)
-        views = [View(r[0], t.ne, t.nb) if t is not None and r else None for t, r in both]
+        step, rows, placed, scratch = self.steps[i], self.rows[i], self.placed[i], self.scratch[i]
+        if self.often:
+            both = zip(step.operands, self.ranges[i], strict=True)
+            views = [View(r[0], t.ne, t.nb) if t is not None and r else None for t, r in both]
+        else:
+            views = [None if t is None else View(address(t), t.ne, t.nb) for t in step.operands]
         first, start = self.blocks[rows[0]], scratch[0] if scratch is not None else 0
         pack(first, views, step.params(), step.kernel.extra(step.node))
-        place = self.placed[i].local
-        if place is None:
+        if placed.local is None:
             set_scratch(first, start, self.local, self.local_bytes)
         else:
-            set_scratch(first, start, self._start(place), self.placed[i].local_bytes)
-        if not self._is_private(i):
+            set_scratch(first, start, self._start(placed.local), placed.local_bytes)
+        if not self.often or not self._is_private(i):
             return
-        found = enumerate(ranges)
+        found = enumerate(self.ranges[i])
         words = [TENSORS + TENSOR_WORDS * k for k, r in found if self._in_private(r)]
         if self._in_private(scratch):
             words.append(SHARED)
@@ -236,22 +242,51 @@ class StepLayout:
         blocks[:, LOCAL], blocks[:, LOCAL_BYTES] = self.locals, 0
 
 
-def _places(
-    steps: Sequence[Step],
-    values: Values,
-    n_threads: int,
-    common: Arena | PackedArena,
-    own: Arena,
-    often: bool,
+def _packed_places(
+    steps: Sequence[Step], n_threads: int, arena: PackedArena
 ) -> list[StepPlacement]:
-    """Return the places of the scratch and private values of all steps.
+    """Return the places of all scratch if a barrier follows each kernel: shared scratch is free
+    after its last reader, and thread-local scratch may be at any offset."""
+    keys, last = list[object](), dict[int, int]()
+    for i, step in enumerate(steps):
+        if step.kernel.reads_to_prepare:
+            makers = [-1 if t is None else last.get(id(t.root), -1) for t in step.operands]
+            keys.append(preparation_key(step, makers))
+        else:
+            keys.append(i)
+        for k in (0, *step.writes):
+            if (t := step.operands[k]) is not None:
+                last[id(t.root)] = i
+    last_user = {key: i for i, key in enumerate(keys)}
+    prepared, others = HeldPlaces(arena, False, PREPARED), HeldPlaces(arena, False, 1)
+    found = []
+    for i, (step, key) in enumerate(zip(steps, keys, strict=True)):
+        nbytes, local = step.kernel.scratch(step.node, n_threads)
+        placed = StepPlacement(False, -(-local // ALIGN) * ALIGN)
+        found.append(placed)
+        held = others if key == i else prepared
+        if nbytes and step.scratch is None:
+            held.place_scratch(placed, step, key, nbytes)
+        if local:
+            place = placed.local = ScratchPlace(0, n_threads * placed.local_bytes, False)
+            place.offset = arena.take(place.nbytes)
+            arena.give(place.offset, place.nbytes)
+        if placed.scratch is not None and last_user[key] == i:
+            held.end(key)
+    offsets = arena.pack()
+    for place in {id(p): p for step in found for p in (step.scratch, step.local) if p}.values():
+        place.offset = offsets[place.offset]
+    return found
 
-    If the program does not run often, a barrier follows each kernel. Shared scratch is then free
-    after its last reader, and thread-local scratch may be at any offset. A step that each thread
-    runs alone may need more scratch per thread.
+
+def _places(
+    steps: Sequence[Step], values: Values, n_threads: int, common: Arena, own: Arena
+) -> list[StepPlacement]:
+    """Return the places of the shared scratch and private values of all steps.
+
+    A step that each thread runs alone may need more scratch per thread.
     """
     keys = [preparation_key(step, values.makers[i]) or i for i, step in enumerate(steps)]
-    last_user = {key: i for i, key in enumerate(keys)}
     prepared = {
         False: HeldPlaces(common, False, PREPARED),
         True: HeldPlaces(own, True, OWN_PREPARED),
@@ -265,20 +300,12 @@ def _places(
         nbytes, local = step.kernel.scratch(step.node, 1 if values.own[i] else n_threads)
         placed = StepPlacement(values.own[i], -(-local // ALIGN) * ALIGN)
         found.append(placed)
-        alone = placed.own or (often and n_threads > 1 and prepares_little(step))
+        alone = placed.own or (n_threads > 1 and prepares_little(step))
         if step.scratch is not None:
             nbytes = step.scratch.nbytes if placed.own else 0
         if nbytes:
             held = (others if keys[i] == i else prepared)[alone]
-            placed.scratch, there = held.find(keys[i], nbytes)
-            placed.prepare = not there
-            assert there or not step.ready, f"operands {step.ready} of {step} are not prepared"
-        if local and not often:
-            place = placed.local = ScratchPlace(0, n_threads * placed.local_bytes, False)
-            place.offset = common.take(place.nbytes)
-            common.give(place.offset, place.nbytes)
-        if nbytes and not often and last_user[keys[i]] == i:
-            held.end(keys[i])
+            held.place_scratch(placed, step, keys[i], nbytes)
         made = step.operands[0]
         if made is not None and (placed.own or (values.inner[i] and made.nbytes <= INNER)):
             arena = own if placed.own else common
@@ -289,30 +316,17 @@ def _places(
             if len(past[place.private]) > KEPT:
                 over = past[place.private].pop(0)
                 (own if over.private else common).give(over.offset, over.nbytes)
-    if isinstance(common, PackedArena):
-        offsets = common.pack()
-        places = {id(p): p for step in found for p in (step.scratch, step.local) if p is not None}
-        for place in places.values():
-            place.offset = offsets[place.offset]
     return found
 
 
 def prepares_little(step: Step) -> bool:
     """Return True if the preparation is so cheap that each thread can repeat it."""
-    if not is_shared(step):
-        return False
-    reads = [i for k in step.kernel.prepare for i in k.reads or ()]
+    reads = step.kernel.reads_to_prepare
     read = [step.operands[i] for i in reads if i < len(step.operands)]
     elements = sum(t.n_elements for t in read if t is not None)
-    if 2 * elements > ELEMENTS:
+    if not reads or 2 * elements > ELEMENTS:
         return False
     return step.kernel.scratch(step.node, 1)[0] <= 4 * ELEMENTS
-
-
-def is_shared(step: Step) -> bool:
-    """Return True if other steps may reuse the operands prepared for this step."""
-    kernels = step.kernel.prepare
-    return bool(kernels) and all(k.reads for k in kernels)
 
 
 def preparation_key(step: Step, makers: Sequence[int]) -> tuple[object, ...]:
@@ -320,10 +334,9 @@ def preparation_key(step: Step, makers: Sequence[int]) -> tuple[object, ...]:
 
     makers: steps that wrote the operands, since a tensor may be overwritten.
     """
-    if not is_shared(step):
+    kernel, reads = step.kernel, step.kernel.reads_to_prepare
+    if not reads:
         return ()
-    kernels = step.kernel.prepare
-    read = [i for k in kernels for i in k.reads or () if i < len(step.operands)]
-    operands = [(id(step.operands[i]), makers[i]) for i in read]
-    extra = tuple(step.kernel.extra(step.node))
-    return (*(k.name for k in kernels), step.params_to_prepare(), extra, *operands)
+    operands = [(id(step.operands[i]), makers[i]) for i in reads if i < len(step.operands)]
+    names, extra = [k.name for k in kernel.prepare], kernel.extra(step.node)
+    return (*names, step.params_to_prepare(), *extra, *operands)

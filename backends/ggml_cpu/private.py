@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ggml_cpu.ranges import Range, RangePieces, tensor_range
-from ggml_cpu.step import Step, address
+from ggml_cpu.step import Step
 from ggml_py.ops.traffic import count_bytes, flops
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
@@ -49,21 +49,6 @@ class Values:
     makers: list[list[int]]
     inner: list[bool]
     own: list[bool]
-
-
-def shared_values(steps: Sequence[Step]) -> Values:
-    """Return the values of steps without tracing: no value is inner.
-
-    Makers are the last writers into the same root tensor; ranges are empty, with the start only.
-    """
-    ranges = [[None if t is None else (address(t),) * 2 for t in s.operands] for s in steps]
-    last: dict[int, int] = {}
-    makers = []
-    for i, s in enumerate(steps):
-        makers.append([-1 if t is None else last.get(id(t.root), -1) for t in s.operands])
-        last.update((id(t.root), i) for k in (0, *s.writes) if (t := s.operands[k]) is not None)
-    no = [False] * len(steps)
-    return Values(ranges, makers, no, no)
 
 
 def trace(steps: Sequence[Step], n_threads: int) -> Values:

@@ -60,13 +60,15 @@ class CPUProgram:
         self._layout = layout = StepLayout(self.steps, self.executor.n_threads, often)
         layout.blocks[:, FAULT] = self._faults.ctypes.data
         self._bounds = _bounds(layout, self._faults) if CHECKED else None
-        n = len(layout.entries)
-        phase = phases(layout.entries, layout.private) if often else list(range(n))
-        order = sorted(range(n), key=phase.__getitem__)
-        ends = [a for a, b in pairwise(order) if phase[a] != phase[b]] + order[-1:]
-        self._entries = self._link(self._addresses, order, set(ends))
+        order = list(range(len(layout.entries)))
+        ends = set(order)
+        if often:
+            phase = phases(layout.entries, layout.private)
+            order.sort(key=phase.__getitem__)
+            ends = {a for a, b in pairwise(order) if phase[a] != phase[b]} | {*order[-1:]}
+        self._entries = self._link(self._addresses, order, ends)
         self.n_barriers = len(ends) if self.executor.n_threads > 1 else 0
-        self._slices = self._cut(order, set(ends))
+        self._slices = self._cut(order, ends)
         entries = [layout.entries[i] for i in order]
         self._step_of_entry = array("l", [e.step for e in entries])
         self._kernel_of_entry = [e.kernel.name for e in entries]
@@ -83,22 +85,26 @@ class CPUProgram:
     ) -> npt.NDArray[np.int64]:
         """Return the driver's entries, int64 [n, ENTRY_WORDS], in `order`."""
         layout, first = self._layout, int(self._layout.blocks.ctypes.data)
-        rows = []
+        words = list[int]()
         for i in order:
             e = layout.entries[i]
             blocks = layout.rows[e.step]
             block, stride = first + 8 * WORDS * blocks[0], 8 * WORDS if len(blocks) > 1 else 0
             how = (MEET if i in ends else 0) | (OWN if e.own else 0)
-            rows.append((addresses[e.kernel.name], block, stride, how))
-        return np.array(rows, np.int64).reshape(-1, ENTRY_WORDS)
+            words += addresses[e.kernel.name], block, stride, how
+        return np.array(words, np.int64).reshape(-1, ENTRY_WORDS)
 
     def _cut(self, order: list[int], ends: set[int]) -> list[tuple[int, int]]:
         """Return slices as (address, number of entries); each slice ends with a barrier."""
         entries, base = self._layout.entries, int(self._entries.ctypes.data)
-        bounds, seconds = [0], 0.0
+        bounds, seconds, known = [0], 0.0, dict[object, float]()
         for n, i in enumerate(order):
-            if entries[i].kernel is self.steps[entries[i].step].kernel:
-                seconds += estimate(self.steps[entries[i].step].node)
+            step = self.steps[entries[i].step]
+            if entries[i].kernel is step.kernel:
+                form = step.kernel, *[t and t.ne for t in step.operands]  # equal in many layers
+                if form not in known:
+                    known[form] = estimate(step.node)
+                seconds += known[form]
             if i in ends and (seconds > SLICE_SECONDS or n == len(order) - 1):
                 bounds.append(n + 1)
                 seconds = 0.0

@@ -10,7 +10,7 @@ from ggml_py.backend import HostBuffer
 from ggml_py.tensor import Tensor
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Step:
     """One run of a kernel with its operands (dst, src0, src1, ...).
 

@@ -28,8 +28,10 @@ def always(_: Tensor) -> str:
 
 def node_form(node: Tensor) -> Form:
     """Return the facts about a node that decide which kernels accept it."""
-    sources = [None if s is None else (s.type.name, s.ne, s.nb, s.layout) for s in node.src]
-    return node.op, node.params, node.type.name, node.ne, node.nb, *sources
+    form: list[object] = [node.op, node.params, node.type.name, node.ne, node.nb]
+    for s in node.src:
+        form += (None,) if s is None else (s.type.name, s.ne, s.nb, s.layout)
+    return tuple(form)
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,8 @@ class Fusions(Generic[K]):
         found = [row.find(pattern, r.when, first) for r in able]
         if any(match is not None for match, _ in found):
             return ""
-        return "; ".join(reason for _, reason in found) or f"no fused step for {pattern}"
+        reasons = (reason or f"{first} does not start {pattern}" for _, reason in found)
+        return "; ".join(reasons) or f"no fused step for {pattern}"
 
 
 if not TYPE_CHECKING:

@@ -40,7 +40,7 @@ class NodeRow:
         self, pattern: Pattern, when: Callable[[Match], str], first: Tensor
     ) -> tuple[Match | None, str]:
         """Return a match of pattern and condition that begins with `first`; or None and the
-        reason."""
+        reason, "" if the pattern does not start there."""
         reasons = []
         if self.is_free(first):
             for found in pattern.find(first, self._free_readers):
@@ -49,7 +49,7 @@ class NodeRow:
                 if not reason:
                     return match, ""
                 reasons.append(reason)
-        return None, reasons[0] if reasons else f"{first} does not start {pattern}"
+        return None, reasons[0] if reasons else ""
 
     def is_free(self, t: Tensor) -> bool:
         """Return True for a node in the row that no step has."""
@@ -113,17 +113,16 @@ class NodeRow:
 
 def changed_tensors(t: Tensor) -> list[Tensor]:
     """Return the tensors that running the node changes."""
-    more = (t.src[i] for i in OPS[t.op].writes if i < len(t.src))
-    return [t, *(s for s in more if s is not None)]
+    written = OPS[t.op].writes
+    return [t, *(s for i in written if i < len(t.src) and (s := t.src[i]))] if written else [t]
 
 
 def overlap(a: Tensor, b: Tensor) -> bool:
     """Return True if two tensors share bytes; tensors without memory will each get their own."""
-    if a.is_empty() or b.is_empty():
+    (owner_a, start_a), (owner_b, start_b) = _start(a), _start(b)
+    if owner_a is not owner_b or a.is_empty() or b.is_empty():
         return False
-    owner_a, start_a = _start(a)
-    owner_b, start_b = _start(b)
-    if owner_a is not owner_b or start_a + a.nbytes <= start_b or start_b + b.nbytes <= start_a:
+    if start_a + a.nbytes <= start_b or start_b + b.nbytes <= start_a:
         return False
     return not _are_disjoint_columns(a, start_a, b, start_b)
 

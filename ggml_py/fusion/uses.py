@@ -18,8 +18,11 @@ class Uses:
             if t.flags & FLAG_OUTPUT:
                 self._outputs.add(id(t.root))
             if t.op == "NONE" or (t.flags & FLAG_COMPUTE and not OPS[t.op].view):
-                for root in {id(s.root) for s in t.src if s is not None}:
-                    self._readers.setdefault(root, []).append(t)
+                for s in t.src:
+                    if s is not None:
+                        readers = self._readers.setdefault(id(s.view_src or s), [])
+                        if not readers or readers[-1] is not t:
+                            readers.append(t)
 
     def readers(self, t: Tensor) -> list[Tensor]:
         """Return the nodes that read the bytes that t views, in order."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require, view_result
+from ggml_py.ops.registry import node, op, refuse, require, view_result
 from ggml_py.tensor import Tensor
 from ggml_py.types import I32
 
 
 def _binary(name: str, a: Tensor, b: Tensor, inplace: bool) -> Tensor:
-    require(b.can_repeat_to(a), f"{name.lower()}: b must repeat to a's shape", a, b)
+    if not b.can_repeat_to(a):
+        refuse(f"{name.lower()}: b must repeat to a's shape", a, b)
     return view_result(name, a, a, b) if inplace else node(name, a.type, a.ne, a, b)
 
 

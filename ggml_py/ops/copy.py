@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require, view_result
+import math
+
+from ggml_py.ops.registry import node, op, refuse, require, view_result
 from ggml_py.tensor import Tensor, shape4
 from ggml_py.types import F32, GGMLType
 
@@ -11,12 +13,10 @@ from ggml_py.types import F32, GGMLType
 def cont(a: Tensor, *ne: int) -> Tensor:
     """Copy to contiguous memory, optionally with shape `ne` (ggml.c:ggml_cont, ggml_cont_4d)."""
     ne4 = shape4(ne) if ne else a.ne
-    require(min(ne4) >= 0, f"cont: {list(ne)} must not be negative", a)
-    require(
-        not ne or ne4[0] * ne4[1] * ne4[2] * ne4[3] == a.n_elements,
-        f"cont: {list(ne)} must have the same number of elements as the source",
-        a,
-    )
+    if min(ne4) < 0:
+        refuse(f"cont: {list(ne)} must not be negative", a)
+    if math.prod(ne4) != a.n_elements:
+        refuse(f"cont: {list(ne)} must have the same number of elements as the source", a)
     return node("CONT", a.type, ne4, a).set_name(f"{a.name} (cont)")
 
 

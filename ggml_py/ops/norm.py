@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import node, op, require, view_result
+from ggml_py.ops.registry import node, op, refuse, require, view_result
 from ggml_py.tensor import Tensor
 
 
 def _norm(name: str, a: Tensor, *params: float) -> Tensor:
-    require(params[-1] >= 0, f"{name.lower()}: eps must not be negative, got {params[-1]}", a)
+    if not params[-1] >= 0:
+        refuse(f"{name.lower()}: eps must not be negative, got {params[-1]}", a)
     return node(name, a.type, a.ne, a, params=params)
 
 

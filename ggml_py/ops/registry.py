@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ggml_py._moved import former_names
 from ggml_py.errors import ShapeError
@@ -15,7 +15,12 @@ from ggml_py.types import GGMLType
 def require(ok: bool, rule: str, *tensors: Tensor | None) -> None:
     """Raise ShapeError with the rule and the tensors unless ok."""
     if not ok:
-        raise ShapeError(f"{rule}; got " + ", ".join(str(t) for t in tensors if t is not None))
+        refuse(rule, *tensors)
+
+
+def refuse(rule: str, *tensors: Tensor | None) -> NoReturn:
+    """Raise ShapeError with the rule and the tensors, for rules that are slow to format."""
+    raise ShapeError(f"{rule}; got " + ", ".join(str(t) for t in tensors if t is not None))
 
 
 def node(
@@ -30,9 +35,8 @@ def node(
 def whole_blocks(t: Tensor) -> None:
     """Raise ShapeError if a row is not a whole number of its type's blocks (ggml_row_size)."""
     n = t.type.block_size
-    if n > 1:
-        rule = f"{t.op.lower()}: a row of {t.type} must be a multiple of {n} elements"
-        require(t.ne[0] % n == 0, rule, t)
+    if t.ne[0] % n:
+        refuse(f"{t.op.lower()}: a row of {t.type} must be a multiple of {n} elements", t)
 
 
 def view_result(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ggml_py.ops.registry import node, op, require, view_result
+from ggml_py.ops.registry import node, op, refuse, require, view_result
 from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
 
@@ -43,28 +43,18 @@ def rope_ext(
     (arXiv 2309.00071).
     """
     per_token = 4 if mode & MROPE else 1
-    require(
-        pos.type is I32 and pos.n_elements == pos.ne[0] == per_token * a.ne[2],
-        f"rope: pos must be i32 with {per_token} per token",
-        a,
-        pos,
-    )
-    require(
-        0 < n_dims <= a.ne[0] - n_offs and n_dims % 2 == 0 and n_offs >= 0,
-        f"rope: n_dims must be even and fit in a row from n_offs on, got n_dims = {n_dims} and "
-        f"n_offs = {n_offs}",
-        a,
-    )
+    if not (pos.type is I32 and pos.n_elements == pos.ne[0] == per_token * a.ne[2]):
+        refuse(f"rope: pos must be i32 with {per_token} per token", a, pos)
+    if not (0 < n_dims <= a.ne[0] - n_offs and n_dims % 2 == 0 and n_offs >= 0):
+        rule = "rope: n_dims must be even and fit in a row from n_offs on, got n_dims = "
+        refuse(f"{rule}{n_dims} and n_offs = {n_offs}", a)
     if freq_factors is not None:
         pairs = n_dims if mode == VISION else n_dims // 2
         fits = freq_factors.type is F32 and freq_factors.ne[0] >= pairs
         require(fits, f"rope: freq_factors must be f32 with {pairs} elements", freq_factors)
-    require(
-        ext_factor == 0 or (beta_fast >= 0 and beta_slow >= 0),
-        "rope: beta_fast and beta_slow must be numbers of rotations of at least 0, got "
-        f"{beta_fast} and {beta_slow}",
-        a,
-    )
+    if ext_factor != 0 and not (beta_fast >= 0 and beta_slow >= 0):
+        rule = "rope: beta_fast and beta_slow must be numbers of rotations of at least 0, got "
+        refuse(f"{rule}{beta_fast} and {beta_slow}", a)
     turns = tuple(sections)[:4] if mode & MROPE else (0, 0, 0, 0)
     yarn = (ext_factor, attn_factor, beta_fast, beta_slow)
     params = (n_dims, mode, n_ctx_orig, freq_base, freq_scale, *yarn, *turns, n_offs)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ggml_py.ops.registry import op, require, whole_blocks
+import math
+
+from ggml_py.ops.registry import op, refuse, require, whole_blocks
 from ggml_py.tensor import MAX_DIMS, Shape, Tensor, contiguous_strides, shape4
 
 
@@ -10,13 +12,11 @@ def _view(a: Tensor, ne: tuple[int, ...], nb: Shape, offset: int) -> Tensor:
     t = Tensor(a.type, shape4(ne), "VIEW", (a,), (offset,), f"{a.name} (view)", nb, a, offset)
     root = a if a.view_src is None else a.view_src
     end = t.view_offs + t.nbytes
-    require(
-        min(t.ne) >= 0 and min(nb) >= 0 and offset >= 0,
-        f"view: {list(t.ne)}, strides {list(nb)} and byte offset {offset} must not be negative",
-        a,
-    )
-    inside = t.is_empty() or end <= root.nbytes
-    require(inside, f"view: {list(t.ne)} ends at byte {end}, but the source has {root.nbytes}", a)
+    if min(*t.ne, *nb, offset) < 0:
+        what = f"{list(t.ne)}, strides {list(nb)} and byte offset {offset}"
+        refuse(f"view: {what} must not be negative", a)
+    if end > root.nbytes and not t.is_empty():
+        refuse(f"view: {list(t.ne)} ends at byte {end}, but the source has {root.nbytes}", a)
     whole_blocks(t)
     return t
 
@@ -70,12 +70,10 @@ def reshape(a: Tensor, *ne: int) -> Tensor:
     """The same elements with another shape; a must be contiguous (ggml.c:ggml_reshape_4d)."""
     ne4 = shape4(ne)
     require(a.is_contiguous(), "reshape: the source must be contiguous (use cont)", a)
-    require(min(ne4) >= 0, f"reshape: {list(ne)} must not be negative", a)
-    require(
-        ne4[0] * ne4[1] * ne4[2] * ne4[3] == a.n_elements,
-        f"reshape: {list(ne)} must have the same number of elements as the source",
-        a,
-    )
+    if min(ne4) < 0:
+        refuse(f"reshape: {list(ne)} must not be negative", a)
+    if math.prod(ne4) != a.n_elements:
+        refuse(f"reshape: {list(ne)} must have the same number of elements as the source", a)
     t = Tensor(a.type, ne4, "RESHAPE", (a,), (), f"{a.name} (reshaped)", None, a, 0)
     whole_blocks(t)
     return t
@@ -85,14 +83,11 @@ def reshape(a: Tensor, *ne: int) -> Tensor:
 def permute(a: Tensor, axis0: int, axis1: int, axis2: int, axis3: int) -> Tensor:
     """Dimension i of a becomes dimension axis_i (ggml.c:ggml_permute)."""
     axes = (axis0, axis1, axis2, axis3)
-    require(
-        sorted(axes) == list(range(MAX_DIMS)),
-        f"permute: axes must be a permutation of 0..3, got {axes}",
-        a,
-    )
+    if sorted(axes) != [0, 1, 2, 3]:
+        refuse(f"permute: axes must be a permutation of 0..3, got {axes}", a)
     order = [axes.index(i) for i in range(MAX_DIMS)]
-    ne = tuple(a.ne[i] for i in order)
-    nb: Shape = tuple(a.nb[i] for i in order)  # type: ignore[assignment]
+    ne = tuple([a.ne[i] for i in order])
+    nb: Shape = tuple([a.nb[i] for i in order])  # type: ignore[assignment]
     return Tensor(a.type, ne, "PERMUTE", (a,), axes, f"{a.name} (permuted)", nb, a, 0)
 
 

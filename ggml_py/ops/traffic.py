@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from ggml_py._moved import former_names
@@ -11,7 +12,7 @@ from ggml_py.tensor import Tensor
 
 def dense_bytes(t: Tensor) -> int:
     """Return the bytes of a tensor's elements, without gaps between them."""
-    return t.n_elements // t.type.block_size * t.type.type_size
+    return math.prod(t.ne) // t.type.block_size * t.type.type_size
 
 
 def all_sources(t: Tensor) -> int:
@@ -22,9 +23,8 @@ def all_sources(t: Tensor) -> int:
 def count_bytes(t: Tensor) -> int:
     """Return the maximum bytes that a node reads and writes."""
     made = dense_bytes(t)
-    comes = t.src[0] if t.src else None
-    if t.view_src is not None and comes is not None:  # at most the bytes that are written
-        made = min(made, dense_bytes(comes))
+    if t.view_src is not None and t.src and t.src[0]:  # at most the bytes that are written
+        made = min(made, dense_bytes(t.src[0]))
     return made + (OPS[t.op].reads or all_sources)(t)
 
 

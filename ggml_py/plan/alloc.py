@@ -64,7 +64,8 @@ class _Planner:
             if step is not None:
                 self.run_step(step, node)
                 continue
-            self.place(node, True, dying(node))
+            if node.view_src is None:
+                self.place(node, True, dying(node))
             self.release_all(node.src)
         return MemoryPlan(self.placed, [a.size for a in self.arenas])
 

@@ -5,10 +5,6 @@ from __future__ import annotations
 from bisect import bisect, insort
 from dataclasses import dataclass, field
 
-import numpy as np
-
-FOREVER = 1 << 62
-
 
 @dataclass(slots=True)
 class Arena:
@@ -23,13 +19,10 @@ class Arena:
     def take(self, nbytes: int) -> int:
         need = -(-max(nbytes, 1) // self.alignment) * self.alignment
         top = bool(self.free) and sum(self.free[-1]) == self.size
-        best = min(
-            (i for i, f in enumerate(self.free[: len(self.free) - top]) if f[1] >= need),
-            key=lambda i: self.free[i][1],
-            default=-1,
-        )
-        if best >= 0:
-            offset, size = self.free.pop(best)
+        ranges = self.free[:-1] if top else self.free
+        fitting = [(size, i) for i, (_, size) in enumerate(ranges) if size >= need]
+        if fitting:
+            offset, size = self.free.pop(min(fitting)[1])
             if size > need:
                 insort(self.free, (offset + need, size - need))
             return offset
@@ -58,40 +51,37 @@ class Arena:
 class PackedArena:
     """Offsets computed after all blocks are known, largest first: slower than an Arena, but with
     fewer gaps. `take` returns the number of a block; `pack` returns all offsets.
+
+    blocks  size and number of each block, and numbers of the blocks in use at the same time
     """
 
     alignment: int = 64
     size: int = 0
-    blocks: list[tuple[int, int, int]] = field(default_factory=list)  # (size, since, until)
-    _now: int = 0
+    blocks: list[tuple[int, int, list[int]]] = field(default_factory=list)
+    _used: set[int] = field(default_factory=set)
 
     def take(self, nbytes: int) -> int:
-        need = -(-max(nbytes, 1) // self.alignment) * self.alignment
-        self.blocks.append((need, self._tick(), FOREVER))
-        return len(self.blocks) - 1
+        need, block = -(-max(nbytes, 1) // self.alignment) * self.alignment, len(self.blocks)
+        for other in self._used:
+            self.blocks[other][2].append(block)
+        self.blocks.append((need, block, [*self._used]))
+        self._used.add(block)
+        return block
 
     def give(self, block: int, nbytes: int) -> None:
-        size, since, _ = self.blocks[block]
-        self.blocks[block] = (size, since, self._tick())
-
-    def _tick(self) -> int:
-        self._now += 1
-        return self._now
+        self._used.remove(block)
 
     def pack(self) -> list[int]:
         """Place each block in the smallest gap of its lifetime, or else on top; return the
         offsets."""
-        offsets = [0] * len(self.blocks)
-        lows, highs, since, until = np.zeros((4, len(self.blocks)), np.int64)
-        order = sorted(range(len(self.blocks)), key=lambda i: -self.blocks[i][0])
-        for n, i in enumerate(order):
-            size, first, last = self.blocks[i]
-            beside = np.flatnonzero((since[:n] < last) & (until[:n] > first))
-            beside = beside[np.argsort(lows[beside], kind="stable")]
-            starts = np.append(0, np.maximum.accumulate(highs[beside]))
-            gaps = np.append(lows[beside], FOREVER) - starts
-            fitting = np.where(gaps >= size, gaps, FOREVER + 1)
-            offsets[i] = int(starts[fitting.argmin()])
-            lows[n], highs[n], since[n], until[n] = offsets[i], offsets[i] + size, first, last
-        self.size = int(highs.max(initial=0))
-        return offsets
+        ranges: dict[int, tuple[int, int]] = {}
+        for size, i, others in sorted(self.blocks, key=lambda block: -block[0]):
+            offset, best, top = -1, 1 << 62, 0
+            for low, high in sorted(ranges[k] for k in others if k in ranges):
+                if size <= low - top < best:
+                    offset, best = top, low - top
+                top = max(top, high)
+            offset = top if offset < 0 else offset
+            ranges[i] = offset, offset + size
+            self.size = max(self.size, offset + size)
+        return [ranges[i][0] for i in range(len(self.blocks))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from ggml_py.fusion.match import changed_tensors
@@ -21,7 +21,7 @@ def stored_early(graph: Graph, device_of: Callable[[Tensor], int]) -> Graph:
     ordered = Graph()
     ordered.leafs = graph.leafs
     nodes = ordered.nodes
-    readers = Counter(i for node in graph.nodes for i in _sources(node))
+    readers = Counter([id(s) for node in graph.nodes for s in (*node.src, node.view_src)])
     for node in graph.nodes:
         nodes.append(node)
         if _is_store(node):
@@ -34,17 +34,18 @@ def _move_up(
 ) -> None:
     """Run the last node as early as possible, with the nodes that only it needs.
 
-    readers  number of readers by node
+    readers  number of reads by node
     """
     node, moving, passed = nodes.pop(), list[Tensor](), list[Tensor]()
-    device, needs = device_of(node), Counter[int]()
+    device, needs = device_of(node), defaultdict[int, int](int)
     reads, writes = set[int](), set[int]()
 
     def move(t: Tensor) -> None:
         moving.append(t)
-        needs.update(_sources(t))
-        reads.update(id(s.root) for s in t.src if s is not None)
-        writes.update(id(w.root) for w in changed_tensors(t))
+        for s in (*t.src, t.view_src):
+            needs[id(s)] += 1
+        reads.update([id(s.root) for s in t.src if s is not None])
+        writes.update([id(w.root) for w in changed_tensors(t)])
 
     def holds(before: Tensor) -> bool:
         """Return True if the moved nodes must run after `before`, although they do not read it."""
@@ -52,9 +53,9 @@ def _move_up(
             return id(before.root) in writes
         if device_of(before) != device:
             return True
-        there = {id(w.root) for w in changed_tensors(before)}
-        read = {id(s.root) for s in before.src if s is not None}
-        return bool(there & (reads | writes) or read & writes)
+        made = [id(w.root) for w in changed_tensors(before)]
+        read = [id(s.root) for s in before.src if s is not None]
+        return not (reads.isdisjoint(made) and writes.isdisjoint((*made, *read)))
 
     move(node)
     while nodes:
@@ -72,11 +73,6 @@ def _move_up(
     nodes += [*reversed(moving), *reversed(passed)]
 
 
-def _sources(node: Tensor) -> set[int]:
-    return {id(s) for s in (*node.src, node.view_src) if s is not None}
-
-
 def _is_store(node: Tensor) -> bool:
     """Return True if the node writes into memory that existed before."""
-    root = node.root
-    return node.op in INTO_OTHERS and root is not node and root.op == "NONE"
+    return node.op in INTO_OTHERS and node.root is not node and node.root.op == "NONE"
