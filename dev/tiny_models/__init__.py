@@ -38,7 +38,7 @@ class Tiny:
     gain       factors on the random part of values, to make every branch of the graph matter
     mean       the constant part of values, if it is not the default
     table      patterns of integer tensors, with an upper bound; no value repeats in a row
-    unread     shapes of tensors in the file that the model does not read
+    unread     shapes of tensors that the model does not read, or that have sizes which no key has
     familiar   all its blocks, and its layers' memory, are in other models also; general tests skip
                it unless LLAMA_PY_TEST_MODELS=every
     unrecorded   llama.cpp cannot run it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -55,6 +56,21 @@ def test_one_score_an_option(scorer: LoadedModel, marks: list[int] | None, n: in
 )
 def test_marks_that_do_not_fit(scorer: LoadedModel, marks: list[int]) -> None:
     assert np.isnan(scores(scorer, marks)).all()
+
+
+@pytest.mark.parametrize("which", ["scorer", "clef"])
+@pytest.mark.parametrize("marks", [[1, 4, 0, 4, 2, 0], [4, 1, 4, 2, 0, 0], [4, 0, 4, 0, 4, 0]])
+def test_marks_that_do_not_fit_have_the_graph_without_marks(
+    which: str, marks: list[int], request: pytest.FixtureRequest
+) -> None:
+    """llama.cpp builds the same graph for both, with one option."""
+    graphs: list[Any] = []
+    for each in (marks, None):
+        ctx = request.getfixturevalue(which).context(n_ctx=64, embeddings=True)
+        ctx.on_graph = lambda res, _: graphs.append([n.ne for n in res.graph.nodes])
+        ctx.decode(Batch(TOKENS[:6], marks=each))
+        assert ctx.embd is not None and np.isnan(ctx.embd).all() == (each is not None)
+    assert graphs[0] == graphs[1]
 
 
 def test_the_last_token_of_an_option_is_scored(scorer: LoadedModel) -> None:

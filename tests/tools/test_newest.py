@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+
+from dev.record.golden.engines import LlamaCpp
+from dev.record.newest.__main__ import COMMANDS
+from dev.record.newest.commands import print_nodes
 from dev.record.newest.engine import to_former_graph
-from dev.record.newest.loader import find_names
+from dev.record.newest.loader import find_names, names_like
 from ggml_py.inspection.dump import Record
 
+ROOT = Path(__file__).parents[2]
 LIBRARY = b"\0%s.expert_count\0cross.blk.%d.attn_q\0blk.%d.attn_output\0no name\0"
 
 
@@ -84,3 +92,36 @@ def test_names_in_a_library(tmp_path: Path) -> None:
     assert keys == ["%s.expert_count"]
     assert {"blk.%d.attn_q", "blk.%d.attn_output", "output"} <= set(tensors)
     assert "no name" not in tensors
+
+
+def test_the_page_names_commands_and_files_that_exist() -> None:
+    page = (ROOT / "dev" / "record" / "newest" / "README.md").read_text("utf-8")
+    named = set(re.findall(r"python -m dev\.record\.newest ([a-z]+)", page))
+    assert {"check", "keys", "graph", "compare", "record", "types", "names"} <= named <= {*COMMANDS}
+    files = re.findall(r"`((?:apps|llama_py|tests)/[a-z_/]+\.py)`", page)
+    assert files and all((ROOT / file).is_file() for file in files)
+
+
+def test_names_for_an_error_without_a_name() -> None:
+    names = ["%s.expert_count", "blk.%d.attn_q", "decision.key", "decision.head_count"]
+    said = "llama_model_load: error loading model: the decision head is missing\nfailed: count"
+    assert names_like(said, names) == ["decision.head_count", "decision.key"]
+    assert names_like("no such word", names) == []
+
+
+def test_inputs_are_printed_before_their_first_node(capsys: pytest.CaptureFixture[str]) -> None:
+    engine = LlamaCpp.__new__(LlamaCpp)
+    engine.nodes = []
+    for node in graph(
+        ("rows", "GET_ROWS", "token_embd.weight & leaf_1", [16, 2, 1, 1]),
+        ("sum", "ADD", "rows & mask", [16, 2, 1, 1]),
+        ("more", "GET_ROWS", "sum & leaf_1", [16, 2, 1, 1]),
+    ):
+        engine.nodes.append({**node, "dec": 0})
+        engine._add_values(0, "leaf_1", lambda: np.array([[[[5, 9]]]], np.float32))
+        engine._add_values(0, "mask", lambda: np.full((1, 1, 9, 9), -np.inf, np.float32))
+    print_nodes(to_former_graph(engine.nodes))
+    lines = [line.split(maxsplit=2)[1:] for line in capsys.readouterr().out.splitlines()]
+    assert [kind for kind, _ in lines] == ["-", "0", "-", "1", "2"]
+    assert lines[0][1] == "leaf_1 -> i32 [2, 1, 1, 1] [5 9]"
+    assert lines[2][1].startswith("mask -> i32 [2, 1, 1, 1] [[-inf -inf -inf ... -inf")

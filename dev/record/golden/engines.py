@@ -15,6 +15,7 @@ from ggml_py.inspection.dump import Record, records
 from llama_py.batch import Batch
 from llama_py.blocks.known_forms import forms
 from llama_py_tools.graph.peer import Peer
+from llama_py_tools.graph.peer_nodes import Read
 
 Floats = NDArray[np.float32]
 
@@ -84,6 +85,7 @@ class LlamaCpp(Peer):
         flash: bool = True,
         cache: str = "f16",
         nodes: bool = False,
+        inputs: bool = False,
         unfused: str = "",
         mtp: bool = False,
         n_rs_seq: int = 0,
@@ -91,6 +93,7 @@ class LlamaCpp(Peer):
         unified: bool = False,
         target: Path | None = None,
     ) -> None:
+        """inputs  store inputs of the graph as "values" in the sources of their nodes"""
         self.nodes: list[Record] = []
         super().__init__(
             str(path),
@@ -108,9 +111,15 @@ class LlamaCpp(Peer):
             pooling=pooling or "unspecified",
             target=None if target is None else str(target),
             watch=(lambda record, _: self.nodes.append(record)) if nodes else None,
+            watch_input=self._add_values if inputs else None,
         )
         if unfused:
             self.refuse_fused(unfused)
+
+    def _add_values(self, _: int, name: str, read: Read) -> None:
+        for source in self.nodes[-1]["src"]:
+            if source["name"] == name:
+                source["values"] = read()
 
 
 class Ours:

@@ -11,22 +11,10 @@
     python -m dev.record.newest names keys  # llama_py/hparams/known_keys.py
     python -m dev.record.newest names ARCH ...  # keys it reads: tests/data/keys_read.json.xz
     python -m dev.record.newest vocab NAME ...  # ids of texts: tests/support/vocabularies.py
-    python -m dev.record.newest graph ARCH [KEY=VALUE ...]  # nodes of the smallest file
+    python -m dev.record.newest graph ARCH [KEY=VALUE ...]  # inputs and nodes
 
-Installation of the wheel in a folder:
-
-    pip install -t $DIR llama-cpp-py-sync==0.11739 cffi
-
-If `ldd --version` prints a glibc before 2.38, unpack the one of Debian trixie into the same folder.
-The system does not change: the program starts Python again with the folder's ld.so.
-
-    mkdir -p $DIR/apt/lists/partial && cd $DIR/apt
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \\
-        http://deb.debian.org/debian trixie main" > sources.list
-    OPTIONS="-o Dir::Etc::sourcelist=$PWD/sources.list -o Dir::Etc::sourceparts=- \\
-        -o Dir::State::lists=$PWD/lists -o Dir::Cache=$PWD"
-    apt-get $OPTIONS update && apt-get $OPTIONS download libc6 libstdc++6 libgcc-s1
-    for deb in *.deb; do dpkg-deb -x $deb $DIR/libc; done
+`README.md` next to this file has the installation of the wheel. If the folder has a libc, the
+program starts Python again with the libc's ld.so.
 
 `--dir` or the environment variable LLAMA_CPP_NEWEST names the folder.
 """
@@ -63,9 +51,14 @@ def main() -> None:
     p.add_argument("--dir", type=Path, default=os.environ.get("LLAMA_CPP_NEWEST"))
     p.add_argument("command", choices=COMMANDS)
     p.add_argument("names", nargs="+", metavar="NAME", help="ARCH, FILE or KEY=VALUE")
+    p.add_argument("--marks", default="", help="of `graph`: a digit per token (Batch.marks)")
     args = p.parse_args()
     if args.dir is None:
         p.error("--dir or LLAMA_CPP_NEWEST must name the folder of the wheel")
+    if args.marks and (args.command != "graph" or set(args.marks) - {*"01234"}):
+        p.error(f"--marks needs `graph` and digits from 0 to 4, got {args.marks!r}")
+    # With gdb, a failed assertion would print a long backtrace of Python.
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
     with_its_libc(args.dir.resolve())
     from dev.record.newest import binding
 
@@ -77,7 +70,8 @@ def main() -> None:
         if args.command in ("keys", "graph"):
             given = (name.split("=", 1) for name in args.names[1:])
             values = {key: json.loads(value) for key, value in given}
-            getattr(commands, args.command)(args.names[0], values, Path(folder))
+            marks = {"marks": args.marks} if args.command == "graph" else {}
+            getattr(commands, args.command)(args.names[0], values, Path(folder), **marks)
             return
         for name in args.names:
             getattr(commands, args.command)(name, Path(folder))

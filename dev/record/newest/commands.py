@@ -21,12 +21,13 @@ from dev.record.golden.engines import Ours, target_of
 from dev.record.golden.facts import facts_of
 from dev.record.newest import key_names, mixed, quantize
 from dev.record.newest.engine import Newest
-from dev.record.newest.loader import Loader, find_names
+from dev.record.newest.loader import N_TOKENS, Loader, find_names, names_like
 from ggml_py.inspection.dump import Record, diff
 from llama_py.gguf.file import GGUFFile
 from llama_py.models import architecture
 
 MARKS = "0001111044044440" + "0" * 24  # a question and its two options
+N_NAMES = 24  # names that are printed for an error
 
 
 def record(arch: str, folder: Path) -> None:
@@ -138,13 +139,23 @@ def keys(arch: str, given: Mapping[str, Any], folder: Path) -> None:
     for tensor, shape in loader.tensors.items():
         print(f"  {tensor} {list(shape)}")
     if message:
-        print(f"llama.cpp still refuses the file, give a key of this table: {message.strip()}")
+        print_refusal(message, key_names, tensor_names)
     print("Optional keys:")
     for name, kind in loader.optional_keys(key_names):
         print(f"  {name} {kind}")
     print("Optional tensors:")
     for tensor, said in loader.optional_tensors(tensor_names):
         print(f"  {tensor} [{' '.join(said.split())}]")
+
+
+def print_refusal(message: str, keys: list[str], tensors: list[str]) -> None:
+    """Print an error that names no key or tensor, and the library's names with its words."""
+    print("llama.cpp still refuses the file, so all lists are incomplete.")
+    print(f"Give a key, or a tensor with its shape: {message.strip()}")
+    found = [name.removeprefix("%s.") for name in names_like(message, keys)]
+    print("Keys with words of this error:", ", ".join(found[:N_NAMES]))
+    found = names_like(message, (name for name in tensors if "." in name))
+    print("Tensors with words of this error:", ", ".join(found[:N_NAMES]))
 
 
 def names(what: str, folder: Path) -> None:
@@ -159,33 +170,57 @@ def names(what: str, folder: Path) -> None:
         key_names.record_read(what, library, folder)
 
 
-def graph(arch: str, given: Mapping[str, Any], folder: Path) -> None:
-    """Print the nodes of three tokens and one more, for a file with the smallest keys and tensors
-    that llama.cpp loads; then of the NextN layer, if it has one. Parameters have their index; zeros
-    are omitted."""
+def graph(arch: str, given: Mapping[str, Any], folder: Path, marks: str = "") -> None:
+    """Print inputs and nodes for a file with the smallest keys and tensors that llama.cpp loads.
+
+    The graphs are of three tokens and one more, then of the NextN layer, if the file has one; or of
+    one batch with marks. Parameters have their index; zeros are omitted.
+    """
     loader = Loader(arch, given, folder)
     if message := loader.add_missing():
         raise SystemExit(f"llama.cpp refuses the file: {message.strip()}")
-    with Newest(loader.path, nodes=True) as engine:
+    if marks:
+        ids = [i % N_TOKENS for i in range(len(marks))]
+        with Newest(loader.path, nodes=True, inputs=True, pooling="none") as engine:
+            engine.run(replace(runs.batch(ids, outputs="all"), marks=[int(m) for m in marks]))
+            return print_nodes(engine.nodes)
+    with Newest(loader.path, nodes=True, inputs=True) as engine:
         engine.run(runs.batch([0, 1, 2]))
         if engine.api.llama_get_memory(engine.ctx):
             engine.run(runs.batch([0], 3))
         print_nodes(engine.nodes)
     if any("nextn.eh_proj" in name for name in loader.tensors):
-        with Newest(loader.path, nodes=True, mtp=True) as engine:
+        with Newest(loader.path, nodes=True, inputs=True, mtp=True) as engine:
             h = drafts.random_states(4, engine.n_embd_out)
             engine.set_embeddings_nextn(masked=True)
             engine.run(runs.batch([0, 1, 2], outputs="all", embd=h[:3]))
             engine.run(runs.batch([0], 3, embd=h[3:]))
             print_nodes(engine.nodes)
+    return None
 
 
 def print_nodes(nodes: list[Record]) -> None:
+    """Print the nodes of graphs, each after the inputs that it is the first to read."""
+    known = set[tuple[int, str]]()
     for node in nodes:
+        for s in node["src"]:
+            if "values" in s and (node["dec"], s["name"]) not in known:
+                known.add((node["dec"], s["name"]))
+                call = f"{s['name']} -> {s['type']} {s['ne']} {brief(s['values'])}"
+                print(f"{node['dec']}    - {call}")
         sources = ", ".join(s["name"] for s in node["src"])
         params = {i: x for i, x in enumerate(node["params"]) if x}
         call = f"{node['name']} = {node['op']}({sources})"
         print(f"{node['dec']} {node['i']:4} {call} {params or ''} -> {node['type']} {node['ne']}")
+
+
+def brief(values: NDArray[Any] | None) -> str:
+    """Return an array in one line, without the middle of a large one."""
+    if values is None:
+        return ""
+    how = {"float_kind": lambda x: f"{x:g}"}
+    text = np.array2string(values.squeeze(), threshold=16, edgeitems=3, formatter=how)  # type: ignore[arg-type]
+    return " ".join(text.split())
 
 
 def write(arch: str, variant: str, folder: Path) -> Path:

@@ -158,3 +158,11 @@ def find_names(library: Path) -> tuple[list[str], list[str]]:
     found = {text.decode() for text in texts if b"%s" not in text}
     found |= {name[at.start() :] for name in found for at in re.finditer("blk|[a-z]+$", name)}
     return sorted(keys), sorted(found)
+
+
+def names_like(said: str, names: Iterable[str]) -> list[str]:
+    """Return the names that share words with an error, most words first."""
+    reason = said.partition("\n")[0].rpartition(": ")[2]
+    words = set(re.findall(r"[a-z]{3,}", reason.lower()))
+    shared = {name: len(words.intersection(re.split(r"[._%]+", name))) for name in names}
+    return sorted((name for name in shared if shared[name]), key=lambda name: -shared[name])

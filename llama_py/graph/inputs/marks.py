@@ -38,7 +38,7 @@ def find_spans(ubatch: UBatch) -> tuple[list[Span], list[Span]]:
 class InputMarkedRows:
     """The last token of each option and of the question.
 
-    options, question  I32 [n_options], [1]; row 0 without marks
+    options, question  I32 [n_options], [1]; row 0 without marks, or if they do not fit
     valid    F32 [1], 0; NaN if the batch has marks, but not one question with options
     """
 
@@ -48,18 +48,24 @@ class InputMarkedRows:
         self.valid = new_input("", F32, 1)
 
     def set_input(self, ubatch: UBatch) -> None:
-        questions, options = find_spans(ubatch)
+        questions, options = _one_question(ubatch)
         write(self.options, np.array([s.last for s in options] or [0], np.int32))
-        write(self.question, np.array([questions[0].last if questions else 0], np.int32))
-        valid = len(questions) == bool(options) if questions or options else True
+        write(self.question, np.array([s.last for s in questions] or [0], np.int32))
+        valid = bool(questions) or not any(find_spans(ubatch))
         write(self.valid, np.array([0 if valid else np.nan], np.float32))
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.options.ne[0] == _n_options(params.ubatch)
 
 
+def _one_question(ubatch: UBatch) -> tuple[list[Span], list[Span]]:
+    """Return the question and its options; nothing if the marks do not fit."""
+    questions, options = find_spans(ubatch)
+    return (questions, options) if len(questions) == 1 and options else ([], [])
+
+
 def _n_options(ubatch: UBatch) -> int:
-    return max(len(find_spans(ubatch)[1]), 1)
+    return len(_one_question(ubatch)[1]) or 1
 
 
 class InputFields:
@@ -70,7 +76,7 @@ class InputFields:
     others  F32 [n_options, n_questions], -inf for options of other questions
     kinds   I32 [n_questions], the mark of each, less 1
     valid   F32 [1], 0; NaN unless each question has options after it
-    Without marks: one question and one option, both without tokens.
+    Without marks, or if they do not fit: one question and one option, both without tokens.
     """
 
     def __init__(self, params: GraphParams) -> None:
@@ -84,13 +90,12 @@ class InputFields:
         self.valid = new_input("", F32, 1)
 
     def set_input(self, ubatch: UBatch) -> None:
-        questions, options = find_spans(ubatch)
+        questions, options, found = _owned_options(ubatch)
         n_questions, n_options = _n_both(ubatch)
-        found = [sum(q.first < o.first for q in questions) - 1 for o in options]
-        valid = {*found} == {*range(len(questions))}
-        owners = np.array(found or [0], np.int32).clip(0)
+        owners = np.array(found or [0], np.int32)
         mine = owners == np.arange(n_questions)[:, None]
         kinds = np.array([q.mark - 1 for q in questions] or [0], np.int32)
+        valid = bool(questions) or not any(find_spans(ubatch))
         write(self.question_means, _means(questions, n_questions, ubatch.n_tokens))
         write(self.option_means, _means(options, n_options, ubatch.n_tokens))
         write(self.owners, owners)
@@ -102,9 +107,19 @@ class InputFields:
         return (self.kinds.ne[0], self.owners.ne[0]) == _n_both(params.ubatch)
 
 
-def _n_both(ubatch: UBatch) -> tuple[int, int]:
+def _owned_options(ubatch: UBatch) -> tuple[list[Span], list[Span], list[int]]:
+    """Return questions, options and the question of each option; nothing if the marks do not
+    fit."""
     questions, options = find_spans(ubatch)
-    return max(len(questions), 1), max(len(options), 1)
+    owners = [sum(q.first < o.first for q in questions) - 1 for o in options]
+    if {*owners} != {*range(len(questions))}:
+        return [], [], []
+    return questions, options, owners
+
+
+def _n_both(ubatch: UBatch) -> tuple[int, int]:
+    questions, options, _ = _owned_options(ubatch)
+    return len(questions) or 1, len(options) or 1
 
 
 def _means(spans: list[Span], n: int, n_tokens: int) -> npt.NDArray[np.float32]:
