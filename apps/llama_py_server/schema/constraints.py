@@ -10,15 +10,15 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ggml_py.errors import GrammarError
+from llama_py.grammar.response_format import read_grammar, read_response_format
 from llama_py.grammar.schema import enforce_schema, format_pointers
 from llama_py_server.wire.body import Body, check_unsupported
 from llama_py_server.wire.errors import invalid
 
 _LIKE = re.compile(r"guided|structur|grammar|schema|regex|ebnf|lark|constrain|^format$")
 REPLACED = "functions", "function_call"  # fields of chats that `tools` and `tool_choice` replace
-_START = re.compile(r"^\s*start\s*:", re.MULTILINE)  # start rule of a Lark grammar
 _ANY = ("json_schema", "guided_json", "json", "format", "choice", "guided_choice")  # though false
-_WRAPPER = {"name", "strict", "description", "schema"}  # keys next to the schema in `json_schema`
 
 
 class ConstraintField(NamedTuple):
@@ -33,7 +33,12 @@ class ConstraintField(NamedTuple):
 def find_constraint(body: Mapping[str, Any]) -> ConstraintField | None:
     """Return the constraint of a request. HTTPError for several, or for unknown constraints."""
     check_unsupported(body, REPLACED)
-    found = [*_iter_constraints(body), *_of_format(body.get("response_format"))]
+    name = "response_format"
+    try:
+        form = [ConstraintField(*one, name) for one in read_response_format(body.get(name))]
+        found = [*_iter_constraints(body), *form]
+    except GrammarError as e:
+        raise invalid(str(e)) from None
     if all(one.kind == "json_schema" for one in found):  # a schema implies `{}`, any JSON object
         found = [one for one in found if one.value != {}] or found[:1]
     if any(one[:2] != found[0][:2] for one in found):
@@ -89,16 +94,6 @@ def _iter_constraints(body: Mapping[str, Any], prefix: str = "") -> Iterator[Con
             )
 
 
-def _grammar(value: Any) -> tuple[str, Any]:
-    """Return GBNF or Lark, distinguished by their arrows; TGI has an object with the type."""
-    if isinstance(value, Mapping):
-        found = [*_of_format(value, "grammar")]
-        if found:
-            return found[0][:2]
-    is_lark = isinstance(value, str) and "::=" not in value and _START.search(value)
-    return ("lark" if is_lark else "grammar"), value
-
-
 def _choice(value: Any) -> tuple[str, Any]:
     texts = value if isinstance(value, list) else []
     if not texts or not all(isinstance(text, str) for text in texts):
@@ -113,7 +108,7 @@ def _keep_value(kind: str) -> Callable[[Any], tuple[str, Any]]:
 _INNER = ("structured_outputs", "nvext")  # objects of vLLM and NIM with constraints
 _NAMED: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "json_schema": _keep_value("json_schema"),
-    "grammar": _grammar,
+    "grammar": read_grammar,
     "regex": _keep_value("regex"),
     "lark": _keep_value("lark"),
     "ebnf": _keep_value("grammar"),
@@ -123,42 +118,11 @@ _NAMED: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "guided_json": _keep_value("json_schema"),
     "guided_regex": _keep_value("regex"),
     "guided_choice": _choice,
-    "guided_grammar": _grammar,
+    "guided_grammar": read_grammar,
     "guided_json_object": lambda value: ("json_schema", {}),
     "format": lambda value: ("json_schema", {} if value == "json" else value),
 }
 _WITHOUT_EFFECT = ("guided_decoding_backend", "backend", "_backend", "disable_fallback")
-
-
-def _of_format(form: Any, name: str = "response_format") -> Iterator[ConstraintField]:
-    """Yield the constraint of `response_format`."""
-    if form is None:
-        return
-    if not isinstance(form, Mapping):
-        raise invalid(f"'{name}' must be an object")
-    kind, value = form.get("type"), form.get("value")
-    if kind in ("json_object", "json_schema", "json"):
-        names = ("schema", "value", "json_schema")
-        given: Any = next((form[k] for k in names if form.get(k) is not None), {})
-        yield ConstraintField("json_schema", given if kind == "json" else _unwrap(given), name)
-    elif kind == "regex":
-        yield ConstraintField("regex", form.get("regex", form.get("pattern", value)), name)
-    elif kind == "grammar":
-        yield ConstraintField(*_grammar(form.get("grammar", value)), name)
-    elif kind not in (None, "", "text") or form.keys() - {"type"}:
-        raise invalid(
-            f'{name} type must be one of "text", "json_object", "json_schema", "regex" or'
-            f' "grammar", but got: {kind}'
-        )
-
-
-def _unwrap(given: Any) -> Any:
-    """Return the schema, which may be in an object with its name."""
-    if not isinstance(given, Mapping):
-        return given
-    if given.get("schema") is not None:
-        return given["schema"]
-    return {} if given.keys() <= _WRAPPER else given
 
 
 def _check_constraint(one: ConstraintField) -> ConstraintField:

@@ -18,6 +18,12 @@ WHAT = "saved sequence"
 def save_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> int:
     """Write a sequence to a file atomically, and return its size in bytes. ContextError if the
     sequence has unknown tokens."""
+    return replace_file(path, serialize_slot(reuse, seq_id))
+
+
+def serialize_slot(reuse: PrefixCache, seq_id: int = 0) -> list[bytes | memoryview]:
+    """Return the parts of a saved sequence: its tokens, memory and checkpoints. ContextError if it
+    has unknown tokens."""
     memory, tokens = reuse.ctx.memory, reuse.tokens(seq_id)
     held = memory.seq_pos_max(seq_id) + 1
     if len(tokens) != held:
@@ -35,7 +41,7 @@ def save_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> int:
         io.count(at.end)
         io.count(state.marked)
         io.blob(np.frombuffer(state.data, np.uint8))
-    return replace_file(path, seal(io))
+    return seal(io)
 
 
 def load_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> list[int]:
@@ -45,20 +51,25 @@ def load_slot(reuse: PrefixCache, path: str | Path, seq_id: int = 0) -> list[int
     layout, without a change; if the context is too small, the sequence is empty afterwards.
     """
     with naming(path):
-        io = open_state(reuse.ctx, Path(path).read_bytes(), WHAT)
-        found, wanted = io.text(), str(reuse.ctx.adapter_key(seq_id))
-        if found != wanted:
-            other = printable(found)
-            raise ContextError(
-                f"the state was computed with {other}, but sequence {seq_id} uses {wanted}; use "
-                "the same adapters and control vector"
-            )
-        tokens = [int(t) for t in io.array(np.int32)]
-        reuse.ctx.memory.state_read(io, seq_id)
-        reuse.hold(tokens, seq_id)
-        for _ in range(io.count()):
-            n, marked = io.count(), bool(io.count())
-            at = reuse.tree.reach(tokens[:n], reuse.ctx.adapter_key(seq_id))
-            reuse.snapshots.keep(at, io.blob().tobytes(), marked)
-        io.end()
+        return restore_slot(reuse, Path(path).read_bytes(), seq_id)
+
+
+def restore_slot(reuse: PrefixCache, data: bytes | memoryview, seq_id: int = 0) -> list[int]:
+    """Do `load_slot` with the bytes of a saved sequence."""
+    io = open_state(reuse.ctx, data, WHAT)
+    found, wanted = io.text(), str(reuse.ctx.adapter_key(seq_id))
+    if found != wanted:
+        other = printable(found)
+        raise ContextError(
+            f"the state was computed with {other}, but sequence {seq_id} uses {wanted}; use "
+            "the same adapters and control vector"
+        )
+    tokens = [int(t) for t in io.array(np.int32)]
+    reuse.ctx.memory.state_read(io, seq_id)
+    reuse.hold(tokens, seq_id)
+    for _ in range(io.count()):
+        n, marked = io.count(), bool(io.count())
+        at = reuse.tree.reach(tokens[:n], reuse.ctx.adapter_key(seq_id))
+        reuse.snapshots.keep(at, io.blob().tobytes(), marked)
+    io.end()
     return tokens
