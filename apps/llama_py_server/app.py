@@ -23,6 +23,9 @@ from llama_py_server.routes import (
     mcp,
     metrics,
     models,
+    ollama,
+    ollama_manage,
+    ollama_models,
     page,
     props,
     rerank,
@@ -34,24 +37,30 @@ from llama_py_server.routes import (
     vertex,
     vllm,
 )
+from llama_py_server.routes.leases import Handler
 from llama_py_server.stream.replay import SavedStreams, begin_stream
 from llama_py_server.wire.access import Cors, HostCheck, KeyCheck, check_origin
+from llama_py_server.wire.addresses import ollama_address
 from llama_py_server.wire.errors import HTTPError, as_http_error
 from llama_py_server.wire.limits import BodyLimit, RequestLimit
-from llama_py_server.wire.responses import GONE, as_error, as_tei_error, as_tgi_error
+from llama_py_server.wire.responses import (
+    GONE,
+    as_error,
+    as_ollama_error,
+    as_tei_error,
+    as_tgi_error,
+)
 from llama_py_server.wire.usage import Client, UsageLimit
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from llama_py_server.models.model_pool import ModelPool
-    from llama_py_server.models.state import ModelState
     from llama_py_server.params import ListenParams
 
 log = logging.getLogger("llama_py")
 
-Handler = Callable[[Request, "ModelState"], Awaitable[Response]]  # handler for a loaded model
-OfAll = Callable[[Request, "ModelPool"], Awaitable[Response]]
+OfAll = Callable[[Request, "ModelPool"], Awaitable[Any]]
 Handle = Callable[[Request], Awaitable[Any]]
 
 ALWAYS: dict[tuple[str, str], OfAll] = {  # independent of loaded models
@@ -64,6 +73,15 @@ ALWAYS: dict[tuple[str, str], OfAll] = {  # independent of loaded models
     ("GET", "/props"): props.get, ("GET", "/metrics"): metrics.get,
     ("GET", "/v1/stream"): streams.get, ("DELETE", "/v1/stream"): streams.delete,
     ("POST", "/v1/streams/lookup"): streams.lookup,
+}  # fmt: skip
+
+OLLAMA: dict[tuple[str, str], OfAll] = {  # Ollama's API
+    ("POST", "/api/chat"): ollama.chat, ("POST", "/api/generate"): ollama.generate,
+    ("POST", "/api/embed"): ollama.embed, ("POST", "/api/embeddings"): ollama.embeddings,
+    ("GET", "/api/version"): ollama.version, ("GET", "/api/tags"): ollama_models.tags,
+    ("POST", "/api/pull"): ollama_manage.pull, ("DELETE", "/api/delete"): ollama_manage.delete,
+    ("POST", "/api/create"): ollama_manage.create, ("POST", "/api/copy"): ollama_manage.copy,
+    ("GET", "/api/ps"): ollama_models.ps, ("POST", "/api/show"): ollama_models.show,
 }  # fmt: skip
 
 GET: dict[str, Handler] = {
@@ -132,6 +150,11 @@ COMPUTE = (
     vllm.pool,
     decisions.systemone,
     streams.lookup,
+    ollama.chat,
+    ollama.generate,
+    ollama.embed,
+    ollama.embeddings,
+    ollama_models.show,
 )
 
 
@@ -151,9 +174,10 @@ def app(
     """Return the whole application; routes that need a model work once the pool is ready."""
     prefix = listen.api_prefix
     handles = {}
-    for (method, path), of_all in ALWAYS.items():
-        checked = _check_origin(_of_all(of_all, pool), listen, method, of_all)
-        handles[method, path] = _report_errors(checked)
+    for every, write in ((ALWAYS, as_error), (OLLAMA, as_ollama_error)):
+        for (method, path), of_all in every.items():
+            checked = _check_origin(_of_all(of_all, pool), listen, method, of_all)
+            handles[method, path] = _report_errors(checked, write)
     for method, handlers in (("GET", GET), ("POST", POST)):
         for path, handler in handlers.items():
             if path in vertex.predict_paths() and handler is tei.predict:
@@ -168,10 +192,13 @@ def app(
     routes = [
         Route(prefix + path, handle, methods=[method]) for (method, path), handle in handles.items()
     ]
-    if listen.ui:
-        routes += [Route(prefix + path, page.file(name)) for path, name in page.PATHS.items()]
+    files = {path: page.file(name) for path, name in page.PATHS.items()} if listen.ui else {}
+    if listen.ollama:
+        files["/"] = ollama.greet(ollama_address()[1], files.get("/"))
+    routes += [Route(prefix + path, handle) for path, handle in files.items()]
     public = [prefix + path for path in (*PUBLIC, *vertex.health_paths())]
     prompts = [path for path, handler in POST.items() if handler in COMPUTE]
+    prompts += [path for (_, path), handler in OLLAMA.items() if handler in COMPUTE]
     large = [prefix + path for path in (*prompts, *vertex.predict_paths())]
     clients: dict[str, Client] = {}
     body_limits = listen.body_limits()
@@ -193,11 +220,12 @@ def app(
         routes=routes, middleware=middleware, exception_handlers=failed, lifespan=lifespan
     )
     made.state.ui, made.state.streams, made.state.clients = listen.ui, SavedStreams(), clients
+    made.state.listen = listen
     return made
 
 
 def _of_all(handler: OfAll, pool: ModelPool) -> Handle:
-    async def handle(request: Request) -> Response:
+    async def handle(request: Request) -> Any:
         pool.check_ready()
         return await handler(request, pool)
 
@@ -208,24 +236,11 @@ def _of_one(handler: Handler, pool: ModelPool) -> Handle:
     """Wrap a handler with the state of the request's model, which is leased until the response
     is sent."""
 
-    loss = pool.loss
-
     async def handle(request: Request) -> Any:
         pool.check_ready()
         saved = begin_stream(request, request.app.state.streams) if handler in STREAMED else None
         try:
-            lease = await leases.lease(request, pool)
-            if lease is None:
-                return GONE
-            request.state.lease = lease
-            try:
-                doing = handler(request, lease.served.state)
-                return leases.LeasedResponse(
-                    await (doing if loss is None else loss.await_result(doing)), lease
-                )
-            except BaseException:
-                lease.end()
-                raise
+            return await leases.respond(request, pool, handler)
         finally:
             if saved is not None and not saved.runs:
                 request.app.state.streams.drop(saved)
@@ -273,11 +288,10 @@ async def _refuse(request: Request, e: Exception) -> Response:
     """Return the response for an unknown path or a wrong method."""
     code = e.status_code if isinstance(e, HTTPException) else 404
     if code == 405:
-        return as_error(
-            HTTPError("not_found_error", f"method {request.method} is not supported for this path")
-        )
-    return as_error(HTTPError("not_found_error", "File Not Found"))
+        why = f"method {request.method} is not supported for this path"
+        return as_error(HTTPError("not_found_error", why), request.url.path)
+    return as_error(HTTPError("not_found_error", "File Not Found"), request.url.path)
 
 
 async def _fail(request: Request, e: Exception) -> Response:
-    return as_error(as_http_error(e))
+    return as_error(as_http_error(e), request.url.path)

@@ -1,4 +1,4 @@
-"""llama-py-server: HTTP server with the APIs of OpenAI, Anthropic and llama-server.
+"""llama-py-server: HTTP server with the APIs of OpenAI, Anthropic, Ollama and llama-server.
 
 The default model is the bundled demo model. docs/server.md lists all paths.
 """
@@ -32,6 +32,7 @@ from llama_py_server.params import (
     ServerParams,
     TalkParams,
 )
+from llama_py_server.wire.addresses import list_addresses
 from llama_py_server.wire.exposure import exposure, is_public
 from llama_py_tools.command import logs
 from llama_py_tools.command.cpus import CpuParams
@@ -108,13 +109,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if o.embedding and o.reranking:
         p.error("set either --embedding or --reranking")
     listen = read(args, ListenParams)
+    args.models_cached = args.models_cached or listen.ollama
     if bool(listen.ssl_key_file) != bool(listen.ssl_cert_file):
         p.error("TLS needs both --ssl-key-file and --ssl-cert-file")
     if listen.check:
         print(*exposure(listen, o, read(args, ModelsParams)), sep="\n")
         return 0
     if is_public(listen) and not listen.keys() and not listen.insecure:
-        hosts = ",".join(listen.host)
+        hosts = ",".join(dict.fromkeys(host for host, _ in list_addresses(listen)))
         p.error(
             f"--host {hosts} accepts connections from other machines; set --api-key, or --insecure"
         )
@@ -161,8 +163,12 @@ def _command(args: argparse.Namespace) -> int:
 
 
 def _fetch_preset(args: argparse.Namespace) -> None:
-    """Replace a repository of presets named by -hf with --models-preset."""
+    """Replace a repository of presets named by -hf with --models-preset; with --ollama, download
+    the named model."""
     found = read(args, FileParams)
+    if read(args, ListenParams).ollama and (found.hf_repo or found.model_url):
+        session.model_path(found)  # the list of cached models has it then
+        return
     if not found.hf_repo or read(args, ModelsParams).is_several:
         return
     from llama_py_tools.models.hub import download_preset

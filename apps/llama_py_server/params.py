@@ -30,6 +30,12 @@ class ListenParams(Params):
     port: int = option(
         8080, "--port", "port to listen on (0: any free port)", check=integers(0, 65535)
     )
+    ollama: bool = option(
+        False,
+        "--ollama",
+        "listen at Ollama's address as well (OLLAMA_HOST, by default 127.0.0.1:11434), and serve"
+        " all models that `llama-py list` prints",
+    )
     insecure: bool = option(
         False,
         "--insecure",

@@ -71,7 +71,7 @@ class Models(Resource, Generic[T]):
         """Return the state of all models."""
         with self._changed:
             return tuple(
-                ModelInfo(e.name, e.state, e.size, e.n_uses, e.asleep, e.error)
+                ModelInfo(e.name, e.state, e.size, e.n_uses, e.asleep, e.error, e.since)
                 for e in self._entries.values()
             )
 
@@ -180,12 +180,12 @@ class Models(Resource, Generic[T]):
             self._settle()
         return True
 
-    def tick(self, idle: float = 0.0) -> None:
+    def tick(self, idle: float = 0.0, own: Mapping[str, float] = MappingProxyType({})) -> None:
         """Unload models that were idle for `idle` seconds (0: never), and check patience. Call it
-        regularly."""
+        regularly. own: seconds for models by name, instead of `idle`"""
         with self._lock_pool():
             for e in self._all:
-                if e.is_idle and 0 < idle <= monotonic() - e.since:
+                if e.is_idle and 0 < own.get(e.name, idle) <= monotonic() - e.since:
                     e.leaving = e.asleep = True
             self._settle()
 

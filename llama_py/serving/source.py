@@ -46,6 +46,7 @@ class ModelInfo:
 
     asleep  it was unloaded because it was idle
     error   error of the last attempt to load it, or the error that stopped it
+    since   start of its idle time, in seconds of `time.monotonic`
     """
 
     name: str
@@ -54,6 +55,7 @@ class ModelInfo:
     n_uses: int
     asleep: bool = False
     error: BaseException | None = None
+    since: float = 0.0
 
 
 class Entry(Generic[T]):

@@ -168,7 +168,8 @@ class PageServer:
 
     def addressed(self, text: str) -> str:
         """The same command with this server's port, and with its socket in the page's folder."""
-        here = text.replace("localhost:8080", f"localhost:{self._port}").replace("/run/", "")
+        here = re.sub("localhost:(8080|11434)", f"localhost:{self._port}", text)
+        here = here.replace("/run/", "")
         return here if has_ipv6() else here.replace(",::,", ",")
 
     def stop(self) -> None:
@@ -198,6 +199,7 @@ def _environment(folder: Path, hub_url: str) -> dict[str, str]:
         "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_OFFLINE": "0",
         "NO_PROXY": "127.0.0.1,localhost",
+        "OLLAMA_HOST": "127.0.0.1:0",
     }
 
 

@@ -113,6 +113,10 @@ CHANGES = {
     ("POST", "/props"),
     ("POST", "/slots/{id_slot}"),
     ("POST", "/lora-adapters"),
+    ("POST", "/api/pull"),
+    ("DELETE", "/api/delete"),
+    ("POST", "/api/create"),
+    ("POST", "/api/copy"),
 }
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import uvicorn
 
-from llama_py_server.params import ListenParams
 from llama_py_server.wire import connections
 from llama_py_server.wire.connections import MORE, Connection, LoopErrors, limit_connections
 from llama_py_server.wire.errors import HTTPError
@@ -374,7 +373,7 @@ def test_small_writes_are_sent_at_once(host: str) -> None:
         writer.close()
 
     async def connect() -> None:
-        with _bind(host, ListenParams(host=(host,), port=0)) as bound:
+        with _bind(host, 0, several=False) as bound:
             server = await asyncio.start_server(accepted, sock=bound)
             async with server:
                 reader, writer = await asyncio.open_connection(host, bound.getsockname()[1])

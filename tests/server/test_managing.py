@@ -153,6 +153,41 @@ def test_one_that_is_not_wanted_any_more_does_not_come(router: Router) -> None:
         until(lambda: router.saw("download_failed", SLOW))
 
 
+def pull(router: Router, model: str) -> list[dict[str, Any]]:
+    """Pull a model like a client of Ollama, and return all records."""
+    found = router.post("/api/pull", model)
+    assert found.status_code == 200, found.text
+    return [json.loads(line) for line in found.text.splitlines()]
+
+
+def test_ollamas_pulls_and_removals(router: Router) -> None:
+    for name in (f"hf.co/{SMALL_Q8}", SMALL_Q8):  # the second time it is there
+        first, *steps, last = pull(router, name)
+        assert (first, last) == ({"status": "pulling manifest"}, {"status": "success"})
+        for one in [one for one in steps if "digest" in one]:
+            assert one["total"] == len(MODEL) and 0 <= one["completed"] <= len(MODEL)
+    asked = {"model": SMALL_Q8, "messages": [{"role": "user", "content": "Hi"}], "stream": False}
+    answer = router.client.post("/api/chat", json={**asked, "options": {"num_predict": 2}})
+    assert answer.status_code == 200 and answer.json()["eval_count"] == 2
+    whole = router.client.post("/api/pull", json={"model": SMALL_Q4, "stream": False})
+    assert whole.json() == {"status": "success"}
+    for name in (SMALL_Q8, SMALL_Q4):
+        assert router.client.request("DELETE", "/api/delete", json={"model": name}).is_success
+    assert router.client.get("/api/tags").json() == {"models": []}
+    assert router.post("/api/pull", "alice/none").status_code == 400
+
+
+def test_the_end_of_its_client_ends_a_pull(router: Router) -> None:
+    router.events.clear()
+    body = {"model": SLOW}
+    with router.client.stream("POST", "/api/pull", json=body) as answer:
+        steps = (json.loads(line) for line in answer.iter_lines())
+        assert any("digest" in one for one in steps)
+        assert router.statuses()[SLOW] == "downloading"
+    until(lambda: router.saw("download_failed", SLOW))
+    assert SLOW not in router.statuses()
+
+
 @pytest.mark.parametrize(
     ("model", "says"),
     [

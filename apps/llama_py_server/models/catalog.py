@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ggml_py.errors import ModelError
 from llama_py.serving import model_size
@@ -15,10 +15,11 @@ from llama_py_server.models.model_pool import ModelEntry
 from llama_py_server.models.preset import ALL, Preset
 from llama_py_server.models.state import ModelRecord, ModelState
 from llama_py_server.params import ModelsParams
+from llama_py_tools.command.logs import log
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.generate import vision
 from llama_py_tools.generate.vision import VisionParams
-from llama_py_tools.models import hub, local_models
+from llama_py_tools.models import created, hub, local_models
 
 Open = Callable[[argparse.Namespace, ModelRecord], "ModelState"]
 # Options of the server's command line that apply to a single model.
@@ -34,6 +35,7 @@ class CatalogEntry:
     kind: str
     others: tuple[str, ...] = ()
     mmproj: str = ""
+    recipe: Mapping[str, Any] = field(default_factory=dict)
 
 
 def single(args: argparse.Namespace, opened: Open) -> ModelEntry:
@@ -62,10 +64,14 @@ def entries(
     made: list[ModelEntry] = []
     hidden: set[str] = set()
     found = {one.name: one for one in _list_entries(o)}
+    found |= {one.name: one for one in _list_created(found)} if o.models_cached else {}
     for name in [*found, *(name for name in presets if name not in found)]:
-        one, its = found.get(name), presets.get(name, for_all)
+        one = found.get(name)
+        recipe = one.recipe if one else {}
+        its = presets.get(recipe.get("from", name), for_all)
         own = parser.parse_args([*its.flags, *given])
         _settle(own, one, its, parser, name)
+        _apply(recipe, own)
         if its.dedup:
             of = {own.hf_repo, own.hf_repo_draft} - {"", None}
             hidden |= {repo.partition(":")[0] for repo in of}
@@ -81,7 +87,8 @@ def entries(
                 others=(*(one.others if one else ()), *(own.alias or ())),
                 flags=its.flags,
                 args=its.args,
-                at_start=its.at_start,
+                at_start=its.at_start and not recipe,
+                recipe=recipe,
             )
         )
         own.alias = (name,)
@@ -155,6 +162,25 @@ def _list_cached() -> Iterator[CatalogEntry]:
     shorts = {path: (short,) for short, path in known.items()}
     for name, path in repos.items():
         yield CatalogEntry(name, str(path), "cache", shorts.get(path, ()), _eyes(path))
+
+
+def _list_created(found: Mapping[str, CatalogEntry]) -> Iterator[CatalogEntry]:
+    """Yield created models. found: models by name, which have their bases"""
+    for name, recipe in created.read_created().items():
+        base = found.get(recipe.get("from", ""))
+        if base is None or name in found:
+            log.warning("created model %s is omitted: no model %s", name, recipe.get("from"))
+            continue
+        yield replace(base, name=name, kind="created", others=(), recipe=recipe)
+
+
+def _apply(recipe: Mapping[str, Any], own: argparse.Namespace) -> None:
+    """Set the options of a created model."""
+    for name, value in recipe.get("settings", {}).items():
+        setattr(own, name, tuple(value) if isinstance(value, list) else value)
+    if recipe.get("template"):
+        own.chat_template, own.chat_template_file = recipe["template"], ""
+    own.system_prompt = recipe.get("system", "")
 
 
 def _eyes(path: Path) -> str:

@@ -40,7 +40,7 @@ def fetch(repo: str, *names: str) -> int:
 @dataclass
 class Fetch:
     """name  the model's repository and type;  sizes  bytes of its files by path;  done  bytes
-    downloaded, of all files"""
+    downloaded, of all files;  error  reason of a failure;  n_waiting  clients that want it"""
 
     name: str
     sizes: Mapping[str, int]
@@ -48,6 +48,8 @@ class Fetch:
     errors: IO[bytes]
     done: int = 0
     cancelled: bool = False
+    error: str = ""
+    n_waiting: int = 0
     watching: asyncio.Future[None] | None = field(default=None, repr=False)
 
     @property
@@ -78,7 +80,7 @@ class Fetches:
         self.feed, self.arrived = feed, arrived
         self.running: dict[str, Fetch] = {}
 
-    def begin(self, name: str, sizes: Mapping[str, int], token: str = "") -> None:
+    def begin(self, name: str, sizes: Mapping[str, int], token: str = "") -> Fetch:
         """Download the files of a model, and report the result."""
         paths = os.pathsep.join(path for path in sys.path if path)
         environment = {**os.environ, "PYTHONPATH": paths, "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
@@ -99,6 +101,7 @@ class Fetches:
         )
         self.running[name] = fetch
         fetch.watching = asyncio.ensure_future(self._watch(fetch))
+        return fetch
 
     async def _watch(self, fetch: Fetch) -> None:
         before = hub.bytes_there(fetch.repo)
@@ -114,8 +117,8 @@ class Fetches:
             if good:
                 self.arrived()
             elif not fetch.cancelled:
-                why = without_credentials(_words(fetch.errors))
-                log.warning("download of %s failed: %s", fetch.name, why)
+                fetch.error = without_credentials(_words(fetch.errors))
+                log.warning("download of %s failed: %s", fetch.name, fetch.error)
             self.running.pop(fetch.name, None)
             self.feed.send("download_finished" if good else "download_failed", fetch.name)
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,10 @@ from ggml_py.errors import AllocError
 from llama_py.serving import Lease, ModelInfo, Models, Source
 from llama_py_server.models.feed import Feed
 from llama_py_server.models.fetches import Fetches
+from llama_py_server.models.names import find_name
 from llama_py_server.models.state import ModelRecord
 from llama_py_server.models.summary import ModelSummary, summarize
-from llama_py_server.wire.errors import HTTPError, invalid, without_folders
+from llama_py_server.wire.errors import HTTPError, UnknownModel, invalid, without_folders
 
 if TYPE_CHECKING:
     from llama_py_server.models.loss import Loss
@@ -32,6 +33,9 @@ class ModelEntry:
     flags         its specific flags;  args  flags that clients may see
     hidden        /models does not list it;  at_start  it is loaded with the server
     sees          it takes images
+    recipe        of a created model, see `llama_py_tools.models.created`
+    keep          idle seconds until it is unloaded, by its last request of Ollama's API; negative:
+                  it is not, None: the server's
     summary       of the model when it was unloaded
     """
 
@@ -46,8 +50,15 @@ class ModelEntry:
     hidden: bool = False
     at_start: bool = False
     sees: bool = False
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    keep: float | None = None
     record: ModelRecord = field(default_factory=ModelRecord)
     summary: ModelSummary | None = None
+
+    @property
+    def origin(self) -> tuple[Any, ...]:
+        """Values that change if the model must be loaded again."""
+        return self.flags, self.path, self.recipe
 
     @property
     def is_of_hub(self) -> bool:
@@ -168,13 +179,11 @@ class ModelPool:
         """Return the entry with this name; HTTPError if it does not exist."""
         if not name:
             raise invalid("model name is missing from the request")
-        found = self.entries.get(name)
-        for entry in () if found else self.entries.values():
-            if name in entry.others:
-                found = entry
+        known = {other: e for e in self.entries.values() for other in e.others} | self.entries
+        found = find_name(name, known)
         if found is None:
-            raise invalid(f"model '{name}' not found")
-        return found
+            raise UnknownModel(name)
+        return known[found]
 
     def summary(self, entry: ModelEntry) -> ModelSummary | None:
         """Return the summary of a model that is in memory, or sleeps."""
@@ -218,7 +227,8 @@ class ModelPool:
 
     def tick(self) -> None:
         """Unload idle models; call it regularly."""
-        self.models.tick(max(self.idle, 1e-9) if self.idle >= 0 else 0.0)
+        own = {e.name: _limit(e.keep) for e in self.entries.values() if e.keep is not None}
+        self.models.tick(_limit(self.idle), own)
 
     def reload(self) -> None:
         """Update the list of models, and unload changed models."""
@@ -227,7 +237,7 @@ class ModelPool:
         now = {entry.name: entry for entry in self.again()}
         for name, entry in [*self.entries.items()]:
             new = now.get(name)
-            if new is None or (new.flags, new.path) != (entry.flags, entry.path):
+            if new is None or new.origin != entry.origin:
                 self.models.remove(name)
                 del self.entries[name]
             else:
@@ -248,6 +258,11 @@ class ModelPool:
                 lease.served.state.engine.close()
                 lease.end()
         self.models.close()
+
+
+def _limit(seconds: float) -> float:
+    """Return a limit of idle seconds for `Models.tick`, which takes 0 for no limit."""
+    return max(seconds, 1e-9) if seconds >= 0 else 0.0
 
 
 def status_name(info: ModelInfo) -> str:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class ModelSummary:
     """The facts about a model that responses contain.
 
-    props  constant fields of /props
+    props  constant fields of /props;  path  of the model's file
     """
 
     options: ModelOptions
@@ -26,6 +26,7 @@ class ModelSummary:
     props: dict[str, Any]
     now: Now
     arch: str
+    path: str = ""
 
     @property
     def sees(self) -> bool:
@@ -37,7 +38,8 @@ class ModelSummary:
 
 
 def summarize(state: ModelState) -> ModelSummary:
-    return ModelSummary(state.options, _model(state), _props(state), state.now(), state.model.arch)
+    facts = (_model(state), _props(state), state.now(), state.model.arch, state.path)
+    return ModelSummary(state.options, *facts)
 
 
 def _model(state: ModelState) -> dict[str, Any]:

@@ -30,7 +30,7 @@ MAX_REPEATED = 64 << 20  # bytes of settings in all replies to a request
 
 async def native(http: HTTPRequest, state: ModelState) -> Response:
     body = await read_object(http)
-    found = await work.read(http, _read, state, body)
+    found = await work.read(http, read_prompts, state, body)
     return await respond(http, state, *found, NativeWriter(state))
 
 
@@ -41,7 +41,7 @@ async def openai(http: HTTPRequest, state: ModelState) -> Response:
     suffix, echo = text(body, "suffix"), value(body, "echo", False)
     if suffix and echo:
         raise invalid("Cannot use both suffix and echo")
-    read_one = _read_suffix if suffix else _read
+    read_one = read_suffix if suffix else read_prompts
     requests, delivery = await work.read(http, read_one, state, body)
     if body.get("logprobs") is not None and body["logprobs"] is not False:  # 0 is a valid value
         requests = [with_params(one, logprobs=one.params.logprobs or 0) for one in requests]
@@ -53,11 +53,11 @@ async def openai(http: HTTPRequest, state: ModelState) -> Response:
     return await respond(http, state, requests, delivery, CompletionWriter(state))
 
 
-def _read_suffix(state: ModelState, body: Body) -> tuple[list[Request], Delivery]:
+def read_suffix(state: ModelState, body: Body) -> tuple[list[Request], Delivery]:
     """Return prompts for the text between a prompt and the suffix."""
     if missing := _missing(state):
         raise invalid(f"'suffix' is not supported by this model: {missing}")
-    (request, *_), delivery = _read(state, body)
+    (request, *_), delivery = read_prompts(state, body)
     given = body["prompt"] if isinstance(body["prompt"], list) else [body["prompt"]]
     if not all(isinstance(one, str) for one in given):
         raise invalid("a request with 'suffix' must have a string, or strings, as 'prompt'")
@@ -65,7 +65,8 @@ def _read_suffix(state: ModelState, body: Body) -> tuple[list[Request], Delivery
     return [replace(request, prompt=prompt) for prompt in prompts], delivery
 
 
-def _read(state: ModelState, body: Body) -> tuple[list[Request], Delivery]:
+def read_prompts(state: ModelState, body: Body) -> tuple[list[Request], Delivery]:
+    """Return the requests of a completion, one per prompt. HTTPError for a wrong field."""
     if "prompt" not in body:
         raise invalid('"prompt" is required')
     request, delivery = read(body, state)

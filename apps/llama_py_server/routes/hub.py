@@ -23,7 +23,7 @@ from llama_py_tools.command.params import FileParams
 from llama_py_tools.models import hub
 
 if TYPE_CHECKING:
-    from llama_py_server.models.model_pool import ModelPool
+    from llama_py_server.models.model_pool import ModelEntry, ModelPool
 
 LEAVING = 60.0  # seconds in which a model must finish its responses
 
@@ -40,7 +40,7 @@ async def fetch(request: Request, pool: ModelPool) -> Response:
     full, sizes = await work.run(work.Work.FETCH, hub.to_fetch, wanted)
     if full in pool.entries or full in pool.fetches.running:
         raise invalid(f"model '{full}' already exists")
-    pool.fetches.begin(full, sizes, token)
+    pool.fetches.begin(full, sizes, token).n_waiting += 1  # continues without its client
     return as_json({"success": True})
 
 
@@ -50,8 +50,16 @@ async def remove(request: Request, pool: ModelPool) -> Response:
     name = request.query_params.get("model", "")
     if name in pool.fetches.running:
         await pool.fetches.cancel(name)
-        return _refuse_unknown(pool, name)
+        pool.feed.send("model_remove", name)
+        return as_json({"success": True})
     entry = pool.find_entry(name)
+    await remove_entry(pool, entry)
+    return as_json({"success": True})
+
+
+async def remove_entry(pool: ModelPool, entry: ModelEntry) -> None:
+    """Remove a model of the Hub, once it is not in use. HTTPError for other models, and if its
+    files cannot be removed."""
     if not entry.is_of_hub:
         raise invalid(f"model '{entry.name}' is not removable (not from the hub's cache)")
     if pool.is_there(entry):
@@ -63,7 +71,7 @@ async def remove(request: Request, pool: ModelPool) -> Response:
             await asyncio.sleep(0.05)
     await work.run(work.Work.FETCH, _remove, entry.name)
     pool.reload()
-    return _refuse_unknown(pool, entry.name)
+    pool.feed.send("model_remove", entry.name)
 
 
 def _remove(name: str) -> None:
@@ -77,11 +85,6 @@ def _remove(name: str) -> None:
         raise HTTPError("server_error", f"model '{name}' could not be removed: {why}")
 
 
-def _refuse_unknown(pool: ModelPool, name: str) -> Response:
-    pool.feed.send("model_remove", name)
-    return as_json({"success": True})
-
-
 async def events(request: Request, pool: ModelPool) -> Response:
     if not pool.several:
         raise HTTPError("not_found_error", "File Not Found")
@@ -89,10 +92,14 @@ async def events(request: Request, pool: ModelPool) -> Response:
 
 
 def _check_may(request: Request, pool: ModelPool) -> None:
-    """Raise HTTPError unless the client may change models: downloads fill the disk, removals are
-    final."""
     if not pool.several:
         raise HTTPError("not_found_error", "File Not Found")
+    check_permission(request, pool)
+
+
+def check_permission(request: Request, pool: ModelPool) -> None:
+    """Raise HTTPError unless the client may change models: downloads fill the disk, removals are
+    final."""
     who = pool.manages.who
     if who == "none":
         raise HTTPError("permission_error", pool.manages.why)

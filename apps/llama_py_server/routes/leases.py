@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,10 +14,14 @@ from llama_py_server.stream.replay import saved_stream
 from llama_py_server.wire.body import read_body, read_json, text
 from llama_py_server.wire.clients import unless_gone
 from llama_py_server.wire.errors import invalid
+from llama_py_server.wire.responses import GONE
 
 if TYPE_CHECKING:
     from llama_py.serving import Lease
     from llama_py_server.models.model_pool import ModelEntry, ModelPool, ServedModel
+    from llama_py_server.models.state import ModelState
+
+Handler = Callable[[Request, "ModelState"], Awaitable[Response]]  # handler for a loaded model
 
 
 class LeasedResponse:
@@ -32,7 +37,7 @@ class LeasedResponse:
             self.lease.end()
 
 
-async def _entry(request: Request, pool: ModelPool) -> ModelEntry:
+async def find_entry(request: Request, pool: ModelPool) -> ModelEntry:
     """Return the model that a request means."""
     if not pool.several:
         return pool.single_entry
@@ -45,7 +50,7 @@ async def _entry(request: Request, pool: ModelPool) -> ModelEntry:
 
 async def lease(request: Request, pool: ModelPool) -> Lease[ServedModel] | None:
     """Return the model of a request, once it is in memory. None if the client has left."""
-    entry = await _entry(request, pool)
+    entry = await find_entry(request, pool)
     if not _may_load(request, pool) and not pool.is_there(entry):
         raise invalid("model is not loaded")
     future = pool.models.acquire(entry.name)
@@ -59,6 +64,21 @@ async def lease(request: Request, pool: ModelPool) -> Lease[ServedModel] | None:
     return await unless_gone(request, waiting)
 
 
+async def respond(request: Request, pool: ModelPool, handler: Handler) -> Any:
+    """Return a handler's response, which keeps the request's model loaded until it is sent."""
+    leased = await lease(request, pool)
+    if leased is None:
+        return GONE
+    request.state.lease = leased
+    try:
+        doing = handler(request, leased.served.state)
+        found = await (doing if pool.loss is None else pool.loss.await_result(doing))
+        return LeasedResponse(found, leased)
+    except BaseException:
+        leased.end()
+        raise
+
+
 def _may_load(request: Request, pool: ModelPool) -> bool:
     given = request.query_params.get("autoload", "")
     return given in ("true", "1") if given else pool.autoload
@@ -67,7 +87,7 @@ def _may_load(request: Request, pool: ModelPool) -> bool:
 async def find_summary(request: Request, pool: ModelPool) -> tuple[ModelEntry, ModelSummary] | None:
     """Return the model named in a request, and load it if its facts are unknown. None if the
     client has disconnected."""
-    entry = await _entry(request, pool)
+    entry = await find_entry(request, pool)
     found = pool.summary(entry)
     if found is None:
         leased = await lease(request, pool)

@@ -55,6 +55,9 @@ def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Deliv
     limit = find_constraint(body)
     schema = limit.value if limit is not None and limit.kind == "json_schema" else None
     messages = parse_messages(body, Media(state))
+    system = state.talk.system_prompt  # of a created model
+    if system and not any(one["role"] == "system" for one in messages):
+        messages = [{"role": "system", "content": system}, *messages]
     options = _options(state, body, messages, choice, schema)
     if tools and choice != "none" and limit is not None and schema is None:
         raise invalid("Cannot use custom grammar constraints with tools.")

@@ -19,7 +19,7 @@ from llama_py_server.stream.writers import Frame, ReplyWriter
 from llama_py_server.wire.clients import cancel_task, unless_gone, wait_until_gone
 from llama_py_server.wire.errors import as_http_error
 from llama_py_server.wire.responses import GONE, as_json, as_long_json
-from llama_py_server.wire.sse import PING, dumps, dumps_by_steps, encode
+from llama_py_server.wire.sse import dumps, dumps_by_steps
 from llama_py_server.wire.work import Work, run
 
 if TYPE_CHECKING:
@@ -122,13 +122,12 @@ def _is_large(change: Change) -> bool:
 class Stream(Response):
     """A stream of events. The end of the client is the end of the work."""
 
-    media_type = "text/event-stream"
-
     def __init__(self, pending: PendingReplies, writer: ReplyWriter, first: Change) -> None:
-        super().__init__(headers={"cache-control": "no-cache"})
+        form = self.form = writer.form
+        super().__init__(headers={"cache-control": "no-cache"}, media_type=form.media_type)
         del self.headers["content-length"]
         self.pending, self.writer, self.first = pending, writer, first
-        self.ping = max(pending.delivery.sse_ping_interval, 0)
+        self.ping = max(pending.delivery.sse_ping_interval, 0) if form.ping else 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         sending = asyncio.ensure_future(self._send(send))
@@ -163,15 +162,15 @@ class Stream(Response):
                 if chunk:
                     yield chunk
                 while await self.pending.is_quiet(self.ping):
-                    yield PING
+                    yield self.form.ping
                 change = await self.pending.next()
             if self.writer.end:
                 yield self.writer.end
         except Exception as e:
-            yield encode(self.writer.error(as_http_error(e)))
+            yield self.form.encode(self.writer.error(as_http_error(e)), dumps)
 
     def _write_change(self, change: Change, dumps: Callable[[Any], bytes] = dumps) -> bytes:
-        return b"".join(encode(frame, dumps) for frame in self._frames(change))
+        return b"".join(self.form.encode(frame, dumps) for frame in self._frames(change))
 
     def _frames(self, change: Change) -> list[Frame]:
         reply = change.reply

@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from llama_py_server.wire.addresses import list_addresses
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.responses import as_error, as_written
 
@@ -38,7 +39,9 @@ class KeyCheck:
             # compare every key, so that the time does not reveal the matching one
             same = [hmac.compare_digest(given, key) for key in self.keys]
             if not any(same):
-                refusal = as_error(HTTPError("authentication_error", "Invalid API Key"))
+                refusal = as_error(
+                    HTTPError("authentication_error", "Invalid API Key"), scope["path"]
+                )
                 await refusal(scope, receive, send)
                 return
             scope.setdefault("state", {})["holder"] = same.index(True)
@@ -59,9 +62,9 @@ class HostCheck:
     """
 
     def __init__(self, app: ASGIApp, listen: ListenParams) -> None:
-        own = socket.gethostname()
+        own, hosts = socket.gethostname(), [host for host, _ in list_addresses(listen)]
         self.app, self.any = app, "*" in listen.allowed_host
-        self.names = {n.lower() for n in (*_HERE, own, *listen.host, *listen.allowed_host)}
+        self.names = {n.lower() for n in (*_HERE, own, *hosts, *listen.allowed_host)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         address = scope.get("server") or ("", None)
@@ -72,7 +75,8 @@ class HostCheck:
                 why = (
                     f"{host!r} is not a known host name of this server; add it with --allowed-host"
                 )
-                await as_error(HTTPError("permission_error", why))(scope, receive, send)
+                refusal = as_error(HTTPError("permission_error", why), scope["path"])
+                await refusal(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 

@@ -41,6 +41,13 @@ class HTTPError(Exception):
         return {"code": self.code, "message": self.message, "type": self.kind, **self.more}
 
 
+class UnknownModel(HTTPError):
+    """A request names a model that does not exist: 400, and 404 in Ollama's API."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("invalid_request_error", f"model '{name}' not found")
+
+
 def invalid(message: str, **more: Any) -> HTTPError:
     return HTTPError("invalid_request_error", message, **more)
 

@@ -6,11 +6,12 @@ import ipaddress
 from collections.abc import Iterator
 
 from llama_py_server.params import ListenParams, ModelsParams, ServerParams
+from llama_py_server.wire.addresses import list_addresses
 
 
 def is_public(listen: ListenParams) -> bool:
     """Return True if other machines can connect."""
-    return any(_reaches_others(host) for host in listen.host)
+    return any(_reaches_others(host) for host, _ in list_addresses(listen))
 
 
 def _reaches_others(host: str) -> bool:
@@ -25,8 +26,10 @@ def _reaches_others(host: str) -> bool:
 def exposure(listen: ListenParams, server: ServerParams, models: ModelsParams) -> Iterator[str]:
     """Yield lines on allowed connections, access without a key, and access of web pages."""
     others, keys = is_public(listen), listen.keys()
-    where = ", ".join(listen.host)
-    yield f"reachable from: {'other machines' if others else 'this machine only'} (--host {where})"
+    where = f"--host {', '.join(listen.host)}"
+    if listen.ollama:
+        where += f"; --ollama {':'.join(map(str, list_addresses(listen)[-1]))}"
+    yield f"reachable from: {'other machines' if others else 'this machine only'} ({where})"
     n_keys = (
         f"{len(keys)} (--api-key, --api-key-file)" if keys else "none, so every client has access"
     )

@@ -36,7 +36,8 @@ class RequestLimit:
                 f"the server has {self.n} open requests, its maximum; try again later, or raise "
                 "--max-connections"
             )
-            await as_error(HTTPError("unavailable_error", why))(scope, receive, send)
+            refusal = as_error(HTTPError("unavailable_error", why), scope["path"])
+            await refusal(scope, receive, send)
             return
         self.n += 1
         try:
@@ -77,7 +78,7 @@ class BodyLimit:
         said = Headers(scope=scope).get("content-length", "")
         size = int(said) if said.isdecimal() and len(said) < 20 else 0
         if size > most or len(said) >= 20:
-            await as_error(_too_large(most))(scope, receive, send)
+            await as_error(_too_large(most), scope["path"])(scope, receive, send)
             return
         loop = asyncio.get_running_loop()
         client = CLIENT.get() or self._unknown

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ggml_py.errors import ModelError
 from llama_py_server.params import ListenParams
+from llama_py_server.wire.addresses import list_addresses
 from llama_py_server.wire.connections import Connection, LoopErrors, limit_connections
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.pace import Pace
@@ -77,11 +78,13 @@ def serve(
     except OSError as e:  # includes ssl.SSLError
         raise ModelError(f"TLS with {listen.ssl_cert_file}: {e}") from None
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(_bind(host, listen)) for host in listen.host]
+        addresses = list_addresses(listen)
+        several = len(addresses) > 1
+        sockets = [stack.enter_context(_bind(host, port, several)) for host, port in addresses]
         server = Server(config, hurry, ending, cut)
         server.seconds = listen.timeout_stop
         with _signals(server):
-            for host, one in zip(listen.host, sockets, strict=True):
+            for (host, _), one in zip(addresses, sockets, strict=True):
                 tell(f"listening on {_show_address(host, one, listen)}")
             asyncio.run(_serve(server, sockets, failed))
     return 130 if server.had_ctrl_c else 0
@@ -109,7 +112,8 @@ class Stoppable:
             why = "the server is stopping"
             log.info("%s: %s", scope["path"], why)
             if not begun:
-                await as_error(HTTPError("unavailable_error", why))(scope, receive, send)
+                error = HTTPError("unavailable_error", why)
+                await as_error(error, scope["path"])(scope, receive, send)
 
 
 class Server(uvicorn.Server):
@@ -181,8 +185,9 @@ async def _serve(server: Server, sockets: list[socket.socket], failed: threading
 
 
 @contextlib.contextmanager
-def _bind(host: str, listen: ListenParams) -> Iterator[socket.socket]:
-    """Yield a listening socket; the file of a unix socket is removed afterwards."""
+def _bind(host: str, port: int, several: bool) -> Iterator[socket.socket]:
+    """Yield a listening socket; the file of a unix socket is removed afterwards. several: the
+    server has other sockets"""
     if host.endswith(".sock"):
         path = Path(host)
         if path.is_socket():
@@ -199,12 +204,12 @@ def _bind(host: str, listen: ListenParams) -> Iterator[socket.socket]:
     # asyncio sends small writes at once (TCP_NODELAY) only on sockets with this explicit protocol.
     with socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP) as found:
         found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6 and len(listen.host) > 1:
+        if family == socket.AF_INET6 and several:
             found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         try:
-            found.bind((host, listen.port))
+            found.bind((host, port))
         except OSError as e:
-            raise OSError(e.errno, e.strerror, f"{host}:{listen.port}") from None
+            raise OSError(e.errno, e.strerror, f"{host}:{port}") from None
         yield found
 
 

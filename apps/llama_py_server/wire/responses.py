@@ -6,10 +6,11 @@ from collections.abc import Mapping
 
 from starlette.responses import Response
 
-from llama_py_server.wire.errors import HTTPError
+from llama_py_server.wire.errors import HTTPError, UnknownModel
 from llama_py_server.wire.sse import dumps, dumps_by_steps
 
 JSON = "application/json; charset=utf-8"
+OLLAMA = "/api/"  # part of all paths of Ollama's API
 GONE = Response(status_code=499)  # response to a client that has disconnected
 
 
@@ -27,8 +28,15 @@ def as_written(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 
-def as_error(error: HTTPError) -> Response:
-    return as_json({"error": error.body}, error.code)
+def as_error(error: HTTPError, path: str = "") -> Response:
+    """Return an error in the form of the path's API: Ollama's errors are strings."""
+    return as_ollama_error(error) if OLLAMA in path else as_json({"error": error.body}, error.code)
+
+
+def as_ollama_error(error: HTTPError) -> Response:
+    """Return an error in the form of Ollama."""
+    code = 404 if isinstance(error, UnknownModel) else error.code
+    return as_json({"error": error.message}, code)
 
 
 def as_tei_error(error: HTTPError) -> Response:

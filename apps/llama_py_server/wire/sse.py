@@ -21,6 +21,14 @@ class Frame(NamedTuple):
     name: str = ""
 
 
+class StreamForm(NamedTuple):
+    """Form of a stream. ping: keep-alive between two frames, or empty."""
+
+    media_type: str
+    encode: Callable[[Frame, Callable[[Any], bytes]], bytes]
+    ping: bytes
+
+
 def dumps(value: Any) -> bytes:
     """Encode JSON as UTF-8; lone surrogates become U+FFFD, numbers that JSON lacks null."""
     return _encode(value, _ENCODER.encode)
@@ -60,3 +68,12 @@ def _finite(value: Any) -> Any:
 def encode(frame: Frame, dumps: Callable[[Any], bytes] = dumps) -> bytes:
     name = f"event: {frame.name}\n".encode() if frame.name else b""
     return name + b"data: " + dumps(frame.data) + b"\n\n"
+
+
+def encode_line(frame: Frame, dumps: Callable[[Any], bytes] = dumps) -> bytes:
+    """Return a frame as a line of JSON."""
+    return dumps(frame.data) + b"\n"
+
+
+EVENTS = StreamForm("text/event-stream", encode, PING)
+LINES = StreamForm("application/x-ndjson", encode_line, b"")

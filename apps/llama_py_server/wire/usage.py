@@ -103,7 +103,7 @@ class UsageLimit:
                 await self.app(scope, receive, note_status)
             else:
                 error, seconds = refused
-                response = as_error(error)
+                response = as_error(error, scope["path"])
                 response.raw_headers += as_written({"Retry-After": str(math.ceil(seconds))})
                 await response(scope, receive, note_status)
         finally:

@@ -17,7 +17,8 @@ def parser() -> OptionParser:
         ("-v",),
         usage="%(prog)s",
         description="List models by short name: files in LLAMA_PY_MODELS, in the folder of"
-        " --model-url, and in the cache of the Hugging Face Hub.",
+        " --model-url, and in the cache of the Hugging Face Hub. Then models that clients of"
+        " llama-py-server created from them.",
     )
     p.add(CommonParams)
     return p
@@ -29,12 +30,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(args: argparse.Namespace) -> None:
+    from llama_py_tools.models.created import read_created
     from llama_py_tools.models.local_models import folders, known_models
 
-    models = known_models()
-    width = max(map(len, models), default=0)
+    models, made = known_models(), read_created()
+    width = max(map(len, (*models, *made)), default=0)
     for name, path in sorted(models.items(), key=lambda one: one[0].lower()):
         session.write(f"{name:{width}}  {_size(path):>9}  {path}\n")
+    for name, recipe in sorted(made.items(), key=lambda one: one[0].lower()):
+        session.write(f"{name:{width}}  {'created':>9}  from {recipe.get('from')}\n")
     if not models:
         where = ", ".join(map(str, folders()))
         session.tell(

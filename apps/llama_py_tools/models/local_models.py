@@ -56,6 +56,13 @@ def find(name: str) -> Path | None:
     return models[candidates[0]] if candidates else None
 
 
+def split_type(name: str) -> tuple[str, str]:
+    """Return a name without its type, and the type: `sea-0.6b` and `q8_0`, or ""."""
+    base, _, kind = name.partition(":")
+    found = None if kind else _TYPE.search(name)
+    return (name[: found.start()], found[1]) if found else (base, kind)
+
+
 def _match_name(name: str, stems: Mapping[str, str]) -> list[str]:
     """Return the exact match, else matches with any type, else all that begin with the name."""
     if name in stems:

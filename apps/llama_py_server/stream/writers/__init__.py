@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from llama_py_server.wire.sse import DONE, Frame
+from llama_py_server.wire.sse import DONE, Frame, StreamForm
 
 if TYPE_CHECKING:
     from llama_py_server.stream.reply import Change, Reply
@@ -17,10 +17,12 @@ __all__ = ["DONE", "Frame", "ReplyWriter"]
 class ReplyWriter(Protocol):
     """Writes the replies of one request.
 
-    end  last bytes of a stream
+    end   last bytes of a stream
+    form  form of a stream
     """
 
     end: bytes
+    form: StreamForm
 
     def write_body(self, replies: Sequence[Reply]) -> Any:
         """Return the body, once all replies have ended."""

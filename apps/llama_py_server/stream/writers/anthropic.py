@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from llama_py_server.wire.ids import new_id
-from llama_py_server.wire.sse import Frame
+from llama_py_server.wire.sse import EVENTS, Frame
 
 if TYPE_CHECKING:
     from llama_py.chat.stream import AnswerDelta
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class AnthropicWriter:
     """Messages of blocks, one after the other: reasoning, text, each tool call."""
 
-    end = b""
+    end, form = b"", EVENTS
 
     def __init__(self, state: ModelState) -> None:
         self.state, self.id = state, new_id("msg_")

@@ -9,7 +9,7 @@ from llama_py.batch.prompts import MARKER, MixedPrompt
 from llama_py_server.stream.writers.probabilities import probabilities
 from llama_py_server.stream.writers.progress import timings, with_progress
 from llama_py_server.stream.writers.settings import all_settings
-from llama_py_server.wire.sse import Frame
+from llama_py_server.wire.sse import EVENTS, Frame
 
 if TYPE_CHECKING:
     from llama_py_server.models.state import ModelState
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class NativeWriter:
     """Writer of /completion and /infill."""
 
-    end = b""
+    end, form = b"", EVENTS
 
     def __init__(self, state: ModelState) -> None:
         self.state = state

@@ -16,7 +16,7 @@ from llama_py_server.stream.writers.probabilities import (
 )
 from llama_py_server.stream.writers.progress import timings, with_progress
 from llama_py_server.wire.ids import new_id
-from llama_py_server.wire.sse import DONE, Frame
+from llama_py_server.wire.sse import DONE, EVENTS, Frame
 
 if TYPE_CHECKING:
     from llama_py_server.models.state import ModelState
@@ -42,7 +42,7 @@ class OpenAIWriter(ABC):
     """Base class of writers with choices. `kind`: name of an object, and of a streamed one."""
 
     kind = ("", "")
-    end = DONE
+    end, form = DONE, EVENTS
 
     def __init__(self, state: ModelState) -> None:
         self.state, self.id = state, new_id("chatcmpl-")

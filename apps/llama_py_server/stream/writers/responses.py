@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from llama_py_server.stream.writers.probabilities import probabilities, without_end
 from llama_py_server.stream.writers.progress import timings, with_progress
 from llama_py_server.wire.ids import new_id
-from llama_py_server.wire.sse import Frame
+from llama_py_server.wire.sse import EVENTS, Frame
 
 if TYPE_CHECKING:
     from llama_py.chat.stream import AnswerDelta
@@ -40,7 +40,7 @@ _ECHOED: Item = {
 class ResponsesWriter:
     """An output of items, one after the other: reasoning, a message, each tool call."""
 
-    end = b""
+    end, form = b"", EVENTS
 
     def __init__(self, state: ModelState, body: Body) -> None:
         self.state, self.asked, self.created = state, body, int(time.time())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from llama_py_server.stream.writers.probabilities import LOWEST, score_prompt
 from llama_py_server.wire.responses import tgi_error
-from llama_py_server.wire.sse import Frame
+from llama_py_server.wire.sse import EVENTS, Frame
 
 if TYPE_CHECKING:
     from llama_py_server.models.state import ModelState
@@ -21,7 +21,7 @@ _REASONS = {"eos": "eos_token", "word": "stop_sequence"}  # all others are "leng
 class GenerateWriter:
     """Writer of /generate and /generate_stream. as_list: the body of POST /, a list"""
 
-    end = b""
+    end, form = b"", EVENTS
 
     def __init__(self, state: ModelState, wanted: ResponseContents, as_list: bool) -> None:
         self.tokenizer, self.wanted, self.as_list = state.tokenizer, wanted, as_list
