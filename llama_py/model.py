@@ -13,12 +13,16 @@ from llama_py.batch.prompts import Prompt, decode_text, n_cells, n_whole, tokeni
 from llama_py.context import Context
 from llama_py.decoding.prefix import Prefix
 from llama_py.decoding.prefix_cache import PrefixCache
-from llama_py.loading.model import LoadedModel
+from llama_py.loading.model import LoadedModel, LoadOptions
 from llama_py.params import AnswerParams, ContextParams, GenerateParams, ModelParams, SamplingParams
+from llama_py.params.other_names import resolve_aliases
 from llama_py.support.signature import describe, describe_options, takes
 
 # The methods import the modules for text, which contexts without text do not need.
 if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from ggml_py.backend import Device
     from llama_py.chat.answer import ChatAnswer
     from llama_py.text.chat_prompt import ChatPrompt, ChatReader, Message, Tool
     from llama_py.text.generate import Piece, Pieces
@@ -42,6 +46,27 @@ class Model(LoadedModel):
     _answering: Pieces | None = None
     _scorer: Scorer | None = None
 
+    @classmethod
+    def from_pretrained(
+        cls,
+        repo_id: str,
+        filename: str | None = None,
+        device: str | Device | Sequence[str | Device] = "cpu",
+        **options: Unpack[LoadOptions],
+    ) -> Self:
+        """Load a model of the Hugging Face Hub, downloaded to its library's cache if needed.
+
+            Model.from_pretrained("user/model", filename="*Q4_K_M.gguf")
+
+        filename  name or pattern of the file; None: Q4_K_M, Q8_0, or the first file. All shards of
+                  the file are downloaded
+
+        Raises ModelError if no file, or several files, match, and the errors of `load`.
+        """
+        from llama_py.loading.hub import download_matching
+
+        return cls(download_matching(repo_id, filename), device, **options)
+
     def context(self, n_ctx: int | None = None, **options: Any) -> Context:
         """Create a context of n_ctx cells, None for the training length; options are the fields of
         ContextParams."""
@@ -50,6 +75,9 @@ class Model(LoadedModel):
     @takes(AnswerParams)
     def generate(self, prompt: Prompt, **options: Any) -> str:
         """Generate the text that follows a prompt; options are the fields of AnswerParams.
+
+        Usual names of other libraries are accepted: `temperature`, `max_new_tokens`, `n_predict`,
+        `stop` as a single text, OpenAI's `response_format` (llama_py/params/other_names.py).
 
         The prefix cache is used between calls. Raises ContextError if the prompt is longer than
         the model's training context, and AnswerError, which has the text, if a response violates
@@ -63,7 +91,7 @@ class Model(LoadedModel):
     @takes(AnswerParams)
     def stream(self, prompt: Prompt, **options: Any) -> Pieces:
         """Do `generate`, but yield pieces. This ends the previous response."""
-        p = AnswerParams(**options)
+        p = AnswerParams(**resolve_aliases(options))
         return self._start_answer(tokenize_prompt(self.tokenizer, prompt), p)
 
     @takes(AnswerParams)
@@ -75,7 +103,7 @@ class Model(LoadedModel):
         from llama_py.text.generate import join_pieces
         from llama_py.text.infill import infill_ids
 
-        p = AnswerParams(**options)
+        p = AnswerParams(**resolve_aliases(options))
         ids = infill_ids(
             self.tokenizer,
             prefix,
@@ -245,7 +273,7 @@ class Model(LoadedModel):
 
         how = ChatOptions(tool_choice=choice, parallel_tool_calls=parallel)
         chat = ChatPrompt(self, _with_images(_messages(messages), images), tools, how)
-        p, reader = chat.answer(AnswerParams(**options)), chat.reader()
+        p, reader = chat.answer(AnswerParams(**resolve_aliases(options))), chat.reader()
         return chat.read(self._start_answer(chat.ids(media_path), p, chat), p, reader), reader
 
     def apply_chat_template(

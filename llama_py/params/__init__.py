@@ -373,7 +373,7 @@ class GenerateParams(SpeculativeParams):
         " ends generation",
         check=integers(-2),  # llama.cpp's -2 is the same
     )
-    stop: Sequence[str] = option(
+    stop: str | Sequence[str] = option(
         (),
         "-r --reverse-prompt",
         "stop generation at this text; may be repeated",
@@ -419,6 +419,11 @@ class GenerateParams(SpeculativeParams):
     before: Sequence[int] = option(
         (), "", "tokens before the prompt, for the sampler and the logits processors"
     )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.stop, str):
+            object.__setattr__(self, "stop", (self.stop,))
 
 
 class AnswerParams(GenerateParams, SamplingParams):

@@ -8,7 +8,10 @@ OF_A_MODEL = "use ctx.model.{name}"
 OF_A_CONTEXT = "use a context: ctx = model.context(), then ctx.{name}"
 LIBRARIES = "use llama_py.load(path)"  # llama-cpp-python's, transformers' and mlx-lm's first names
 MODULE = dict(
-    Llama=LIBRARIES, LLM=LIBRARIES, AutoModelForCausalLM=LIBRARIES, from_pretrained=LIBRARIES
+    Llama=f"{LIBRARIES}, or llama_py.compat.llama_cpp.Llama",
+    LLM=LIBRARIES,
+    AutoModelForCausalLM=LIBRARIES,
+    from_pretrained="use llama_py.Model.from_pretrained(repo_id, filename)",
 )
 
 MODEL = {

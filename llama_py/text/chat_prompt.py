@@ -154,7 +154,7 @@ class ChatPrompt:
         shown = () if tags is None else control_tokens(tags, self._tokenizer)
         return replace(
             p,
-            stop=p.stop if isinstance(p.stop, str) else _unique(p.stop, f.stops, end),
+            stop=_unique(p.stop, f.stops, end),
             preserved_tokens=_unique(
                 p.preserved_tokens, f.list_shown_tokens(self._tokenizer), shown
             ),

@@ -14,6 +14,7 @@ from llama_py.decoding.prefix import Prefix
 from llama_py.decoding.prefix_cache.tree import common
 from llama_py.loading.model import LoadedModel
 from llama_py.params import AnswerParams, GenerateParams
+from llama_py.params.other_names import resolve_aliases
 from llama_py.text.chat_prompt import (
     ChatOptions,
     ChatPrompt,
@@ -251,7 +252,7 @@ class Conversation:
                 self.messages.append(reader.answer.message())
 
     def _params(self, options: Mapping[str, Any]) -> AnswerParams:
-        how = {"temp": 0.0} | dict(options) | {"seq_id": self.prefix.seq_id}
+        how = {"temp": 0.0} | resolve_aliases(options) | {"seq_id": self.prefix.seq_id}
         if how.get("context_shift"):
             how["n_keep"] = self._n_keep(how.get("n_keep", 0))
         return AnswerParams(**how)

@@ -23,6 +23,7 @@ from llama_py.decoding.sequences import Sequences
 from llama_py.decoding.speculator import drafting_options
 from llama_py.params import GenerateParams, SamplingParams
 from llama_py.params.choosers import Answers, Chooser
+from llama_py.params.other_names import resolve_aliases
 from llama_py.sampler.constraint import ConstraintEnded
 from llama_py.support.signature import takes
 from llama_py.text.text_stream import TextStream
@@ -112,7 +113,7 @@ def stream(ctx: Context, prompt: Prompt, **options: Any) -> Pieces:
     The last token of the response is not in memory: begin the next prompt with that token.
     Raises ContextError if the prompt does not fit.
     """
-    p = GenerateParams(**options)
+    p = GenerateParams(**resolve_aliases(options))
     response, pieces = unenforced_schema(p.sampler), _stream(ctx, prompt, p)
     return pieces if response is None else _check(pieces, response)
 

@@ -135,7 +135,7 @@ def test_the_text_that_ends_an_answer_is_no_part_of_it(model: llama_py.Model) ->
 def test_a_wrong_stop_is_told(model: llama_py.Model) -> None:
     talk = Conversation(model.context(256))
     with pytest.raises(ModelError, match="stop must be a list of non-empty strings"):
-        text(talk.ask("Speak!", stop="x"))
+        text(talk.ask("Speak!", stop=""))
 
 
 def test_the_demo_is_not_changed_but_for_its_template() -> None:

@@ -235,6 +235,8 @@ def test_from_pretrained(
     assert found.asked == expected and made.n_batch == 32
     Llama.from_pretrained("user/model", pattern, ["mmproj*"], verbose=False)
     assert found.asked == [*expected, *expected, "mmproj-F16.gguf"]
+    loaded = llama_py.Model.from_pretrained("user/model", filename=pattern, n_gpu_layers=0)
+    assert loaded.arch and found.asked[-len(expected) :] == expected
     for wrong, why in (("*Q2*", "no file matches"), ("*.gguf", "several files match")):
         with pytest.raises(ValueError, match=f"user/model: {why} {re.escape(repr(wrong))}"):
             Llama.from_pretrained("user/model", wrong)

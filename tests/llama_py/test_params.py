@@ -197,6 +197,38 @@ def test_other_names_of_options(kind: type[Params], name: str, hint: str) -> Non
     assert str(refused.value) == f"unknown option {name!r}; {hint}"
 
 
+@pytest.mark.parametrize(
+    ("options", "same"),
+    [
+        ({"max_new_tokens": 4, "temperature": 0}, {"max_tokens": 4, "temp": 0}),
+        ({"n_predict": 30, "temp": 0, "stop": "\n"}, {"max_tokens": 30, "temp": 0, "stop": ["\n"]}),
+        (
+            {"response_format": {"type": "json_object", "schema": {"enum": [3]}}},
+            {"json_schema": {"enum": [3]}},
+        ),
+        ({"response_format": {"type": "text"}, "num_predict": 1, "seed": 1}, {"max_tokens": 1}),
+        ({"guided_regex": "[0-9]{2}", "random_seed": 1}, {"regex": "[0-9]{2}"}),
+    ],
+)
+def test_names_of_other_libraries(options: dict[str, Any], same: dict[str, Any]) -> None:
+    with llama_py.load() as model:
+        expected = model.generate("ROMEO:", **{"seed": 1, **same})
+        assert model.generate("ROMEO:", **options) == expected
+        asked = model.chat("Who?", **{"seed": 1, **same})
+        assert model.chat("Who?", **options) == asked
+        assert "".join(p.text for p in model.stream_chat("Who?", **options)) == asked
+
+
+def test_an_option_may_be_given_once() -> None:
+    with llama_py.load(device="null") as model:
+        with pytest.raises(TypeError, match="max_new_tokens sets max_tokens, which is set twice"):
+            model.generate("A", max_tokens=1, max_new_tokens=1)
+        with pytest.raises(TypeError, match="response_format sets json_schema, which is set twice"):
+            model.generate("A", json_schema={}, response_format={"type": "json_object"})
+        with pytest.raises(ModelError, match="response_format type must be one of"):
+            model.chat("A", response_format={"type": "xml"})
+
+
 def test_other_names_are_names_of_options() -> None:
     known = {f.name for kind in (*KINDS, AnswerParams) for f in fields(kind)}
     assert {*other_names._OTHERS} - known == {"path"}
