@@ -84,11 +84,14 @@ class HeldPlaces:
             self.arena.give(oldest.offset, oldest.nbytes)
         return place, found is place
 
-    def place_scratch(self, placed: StepPlacement, step: Step, key: object, nbytes: int) -> None:
+    def place_scratch(
+        self, placed: StepPlacement, step: Step, key: object, nbytes: int
+    ) -> ScratchPlace:
         """Place a step's shared scratch; it is not prepared again if its place existed."""
-        placed.scratch, there = self.find(key, nbytes)
+        placed.scratch, there = place, _ = self.find(key, nbytes)
         placed.prepare = not there
         assert there or not step.ready, f"operands {step.ready} of {step} are not prepared"
+        return place
 
     def end(self, key: object) -> None:
         """Free the place of this key."""
@@ -259,23 +262,23 @@ def _packed_places(
                 last[id(t.root)] = i
     last_user = {key: i for i, key in enumerate(keys)}
     prepared, others = HeldPlaces(arena, False, PREPARED), HeldPlaces(arena, False, 1)
-    found = []
+    found, places = [], list[ScratchPlace]()  # places in the order of the arena's blocks
     for i, (step, key) in enumerate(zip(steps, keys, strict=True)):
         nbytes, local = step.kernel.scratch(step.node, n_threads)
         placed = StepPlacement(False, -(-local // ALIGN) * ALIGN)
         found.append(placed)
         held = others if key == i else prepared
         if nbytes and step.scratch is None:
-            held.place_scratch(placed, step, key, nbytes)
+            place = held.place_scratch(placed, step, key, nbytes)
+            places += [place] if placed.prepare else []
         if local:
             place = placed.local = ScratchPlace(0, n_threads * placed.local_bytes, False)
-            place.offset = arena.take(place.nbytes)
-            arena.give(place.offset, place.nbytes)
+            arena.give(arena.take(place.nbytes), place.nbytes)
+            places.append(place)
         if placed.scratch is not None and last_user[key] == i:
             held.end(key)
-    offsets = arena.pack()
-    for place in {id(p): p for step in found for p in (step.scratch, step.local) if p}.values():
-        place.offset = offsets[place.offset]
+    for place, offset in zip(places, arena.pack(), strict=True):
+        place.offset = offset
     return found
 
 

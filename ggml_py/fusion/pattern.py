@@ -83,6 +83,9 @@ class Pattern:
     def __init__(self, text: str, *when: Callable[[Match], str]) -> None:
         self.lines = tuple(PatternLine.parse(line) for line in text.strip().splitlines())
         self.when = when
+        self.names = dict.fromkeys(line.name for line in self.lines)
+        kept = {"!": slice(-1, None), "+": slice(None)}  # nodes whose values are needed outside
+        self.outside = [(line.name, kept[line.mark]) for line in self.lines if line.mark in kept]
         self.needs = frozenset(line.op for line in self.lines if line.mark != "*")  # ops
         self.anchors: list[str] = []  # each line's source from earlier lines
         for i, line in enumerate(self.lines):
@@ -164,13 +167,10 @@ class Match:
         cls, pattern: Pattern, found: Found, place: Callable[[Tensor], int], uses: Uses
     ) -> Match:
         """Return the match of nodes that fit the lines of a pattern."""
-        lines = pattern.lines
-        names = dict.fromkeys(line.name for line in lines)
-        nodes = sorted((t for name in names for t in found[name]), key=place)
-        wanted = {"!": slice(-1, None), "+": slice(None)}
-        outside = (found[line.name][wanted[line.mark]] for line in lines if line.mark in wanted)
-        kept = [*(t for some in outside for t in some), found[lines[-1].name][-1]]
-        operands = [found[name][-1] for name in found if name not in names]
+        nodes = sorted([t for name in pattern.names for t in found[name]], key=place)
+        kept = [t for name, part in pattern.outside for t in found[name][part]]
+        kept.append(found[pattern.lines[-1].name][-1])
+        operands = [found[name][-1] for name in found if name not in pattern.names]
         return cls(found, nodes, kept, operands, uses)
 
     def settle(self) -> None:

@@ -194,8 +194,10 @@ class Scheduler:
             taps = split_taps(taps, graph)
         layout = self._lay_out(graph, pins, fixed, number, taps)
         memory = layout.memory
+        used = sorted({arena for _, arena, _ in memory.placed})
+        buffers = {arena: self._buffer(arena, memory.sizes[arena]) for arena in used}
         for tensor, arena, offset in memory.placed:
-            tensor.buffer, tensor.offset = self._buffer(arena, memory.sizes[arena]), offset
+            tensor.buffer, tensor.offset = buffers[arena], offset
         for t in graph.nodes:
             if t.view_src is not None:
                 t.buffer, t.offset = t.view_src.buffer, t.view_src.offset + t.view_offs
