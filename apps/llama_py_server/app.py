@@ -86,6 +86,7 @@ OLLAMA: dict[tuple[str, str], OfAll] = {  # Ollama's API
 
 GET: dict[str, Handler] = {
     "/slots": slots.get, "/lora-adapters": props.adapters, "/info": tgi.info,
+    "/tokenizer_info": tokens.tokenizer_info,
 }  # fmt: skip
 
 POST: dict[str, Handler] = {

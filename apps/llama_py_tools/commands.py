@@ -64,5 +64,6 @@ COMMANDS = {
     "cache": Command("llama_py_tools.kernels.cache", "list or clear compiled kernels"),
     "test-backend-ops": Command("llama_py_tools.test_backend_ops"),
 }
+OUTER = {"lm-eval": Command("llama_py_tools.measure.lm_eval")}  # programs with their own options
 WORDS = {word: command for word, command in COMMANDS.items() if command.about}
 LAUNCHER = Command("llama_py_tools.main")  # llama-py itself

@@ -36,11 +36,12 @@ class Start:
         import sys
 
         from llama_py_tools.command.ranks import join_ranks
-        from llama_py_tools.commands import COMMANDS, LAUNCHER
+        from llama_py_tools.commands import COMMANDS, LAUNCHER, OUTER
 
         given = sys.argv[1:]
         words = [self.word, *given] if self.word else given
-        command = COMMANDS.get(words[0], LAUNCHER) if words else LAUNCHER
+        known = OUTER if self.word in OUTER else COMMANDS
+        command = known.get(words[0], LAUNCHER) if words else LAUNCHER
         try:
             if (code := join_ranks(command.ranks == "serve", command.plans(words[1:]))) is not None:
                 return code
@@ -63,4 +64,5 @@ imatrix = Start("imatrix")
 embedding = Start("embedding")
 perplexity = Start("perplexity")
 cvector_generator = Start("cvector-generator")
+lm_eval = Start("lm-eval")
 test_backend_ops = Start("test-backend-ops")

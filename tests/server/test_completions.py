@@ -288,3 +288,23 @@ def test_many_prompts_neither_fill_the_queue_nor_are_refused() -> None:
         text = client.post("/completion", json={**body, "stream": True}).text
         assert events(text)[-1][1]["error"]["code"] == 400
         assert not running(state)  # all that was asked for is over
+
+
+def test_requests_of_lm_eval(client: TestClient, state: ModelState) -> None:
+    """`local-completions` sends ids and sums the values between the prompt and the last token."""
+    prompts = ["ROMEO: what light", "First Citizen: speak"]
+    starts = [text.partition(":")[0] + ":" for text in prompts]
+    body = {
+        "model": "any", "prompt": [state.tokenizer.tokenize(text) for text in prompts],
+        "temperature": 0, "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": True,
+    }  # fmt: skip
+    choices = client.post("/v1/completions", json=body).json()["choices"]
+    assert [choice["index"] for choice in choices] == [0, 1]
+    for choice, text, start in zip(choices, prompts, starts, strict=True):
+        n = len(state.tokenizer.tokenize(start))
+        [wanted] = state.model.score(start, [text.removeprefix(start)])
+        values = choice["logprobs"]["token_logprobs"][n:-1]
+        top = choice["logprobs"]["top_logprobs"][n:-1]
+        assert sum(values) == pytest.approx(wanted.logprob, abs=5e-3)
+        is_greedy = all(one == max(of.values()) for one, of in zip(values, top, strict=True))
+        assert is_greedy == wanted.is_greedy

@@ -33,6 +33,21 @@ def test_tokens_and_back(client: TestClient) -> None:
         assert client.post("/detokenize", json={"tokens": tokens}).status_code == 400
 
 
+def test_the_tokenizer_of_lm_eval(client: TestClient, state: ModelState) -> None:
+    """lm_eval's `local-completions` reads the server's tokenizer."""
+    t = state.tokenizer
+    info = client.get("/tokenizer_info").json()
+    assert info["chat_template"] == state.template.source and info["add_bos_token"] == t.add_bos
+    for name, id in (("bos", t.bos), ("eos", t.eos)):
+        text = info[f"{name}_token"]
+        if id is None:
+            assert text is None
+            continue
+        body = {"prompt": text, "add_special_tokens": False}
+        assert client.post("/tokenize", json=body).json()["tokens"] == [id]
+    assert info["model_max_length"] == state.engine.n_ctx
+
+
 def test_what_is_served(client: TestClient, state: ModelState) -> None:
     assert client.get("/health").json() == {"status": "ok"}
     for path in ("/models", "/v1/models"):

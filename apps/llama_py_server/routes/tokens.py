@@ -1,4 +1,4 @@
-"""Routes /tokenize and /detokenize, in the forms of llama-server and vLLM."""
+"""Routes /tokenize, /detokenize and /tokenizer_info, in the forms of llama-server and vLLM."""
 
 from __future__ import annotations
 
@@ -86,3 +86,23 @@ def _detokenize(t: Tokenizer, body: Body) -> Response:
     data = b"".join(t.token_to_piece(id, special=True) for id in iterate_checked(ids))
     text = data.decode("utf-8", "replace")
     return as_json({"content": text, "prompt": text})  # of llama-server and of vLLM
+
+
+async def tokenizer_info(request: Request, state: ModelState) -> Response:
+    """Return special tokens and the chat template with vLLM's fields."""
+    t = state.tokenizer
+    texts = {
+        f"{name}_token": None if id is None else _piece(t.token_to_piece(id, special=True))
+        for name in ("bos", "eos", "pad", "unk")
+        for id in [t.special_ids.get(name)]
+    }
+    return as_json(
+        {
+            "tokenizer_class": t.kind,
+            "chat_template": state.template.source,
+            "add_bos_token": t.add_bos,
+            "add_eos_token": t.add_eos,
+            "model_max_length": state.engine.n_ctx,
+            **texts,
+        }
+    )
