@@ -34,10 +34,12 @@ from llama_py_server.routes import (
     tei,
     tgi,
     tokens,
+    tools,
     vertex,
     vllm,
 )
 from llama_py_server.routes.leases import Handler
+from llama_py_server.routes.tools import NO_TOOLS, Toolbox
 from llama_py_server.stream.replay import SavedStreams, begin_stream
 from llama_py_server.wire.access import Cors, HostCheck, KeyCheck, check_origin
 from llama_py_server.wire.addresses import ollama_address
@@ -171,8 +173,10 @@ def app(
     pool: ModelPool,
     listen: ListenParams,
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None,
+    toolbox: Toolbox = NO_TOOLS,
 ) -> Starlette:
-    """Return the whole application; routes that need a model work once the pool is ready."""
+    """Return the whole application; routes that need a model work once the pool is ready.
+    toolbox: the tools of --mcp"""
     prefix = listen.api_prefix
     handles = {}
     for every, write in ((ALWAYS, as_error), (OLLAMA, as_ollama_error)):
@@ -189,6 +193,8 @@ def app(
         for method, handle in mcp.handles(handles, pool).items():
             checked = _check_origin(handle, listen, method, handle)
             handles[method, mcp.PATH] = _report_errors(checked)
+    for (method, path), handle in tools.handles(toolbox, listen).items():
+        handles[method, path] = _report_errors(handle)
     handles |= vertex.handles(handles, _report_errors)
     routes = [
         Route(prefix + path, handle, methods=[method]) for (method, path), handle in handles.items()
@@ -220,6 +226,7 @@ def app(
     made = Starlette(
         routes=routes, middleware=middleware, exception_handlers=failed, lifespan=lifespan
     )
+    made.state.has_tools = toolbox.servers is not None
     made.state.ui, made.state.streams, made.state.clients = listen.ui, SavedStreams(), clients
     made.state.listen = listen
     return made

@@ -48,6 +48,7 @@ from llama_py_tools.command.ranks import HostsParams
 from llama_py_tools.command.supervisor import AGAIN
 from llama_py_tools.generate import vision
 from llama_py_tools.generate.vision import VisionParams
+from llama_py_tools.mcp.params import McpParams
 from llama_py_tools.models import session
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def parser() -> OptionParser:
     p.add(VisionParams, without=("image",))
     p.add(ServedParams, without=("check",))
     p.add(GenerateParams, SamplingParams, DraftFileParams)
+    p.add(McpParams, without=("mcp_allow",))
     p.add(CpuParams, FormParams, ModelParams)
     p.add(SteeringParams, without=_CONTROL)
     p.add(HostsParams)
@@ -113,7 +115,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if bool(listen.ssl_key_file) != bool(listen.ssl_cert_file):
         p.error("TLS needs both --ssl-key-file and --ssl-cert-file")
     if listen.check:
-        print(*exposure(listen, o, read(args, ModelsParams)), sep="\n")
+        tools = bool(read(args, McpParams).mcp)
+        print(*exposure(listen, o, read(args, ModelsParams), tools), sep="\n")
         return 0
     if is_public(listen) and not listen.keys() and not listen.insecure:
         hosts = ",".join(dict.fromkeys(host for host, _ in list_addresses(listen)))
@@ -135,6 +138,7 @@ def _command(args: argparse.Namespace) -> int:
     try:
         from llama_py_server.app import app
         from llama_py_server.routes import vertex
+        from llama_py_server.routes.tools import open_toolbox
         from llama_py_server.stream.replies import cut_all
         from llama_py_server.wire import work
         from llama_py_server.wire.listen import serve
@@ -152,9 +156,10 @@ def _command(args: argparse.Namespace) -> int:
     listen = read(args, ListenParams)
     pool = build_model_pool(args, _loss() if n_started() > 1 else None)
     loader = Loader(pool, listen.timeout_stop)
-    made = app(pool, listen, loader.lifespan)
-    listen = replace(listen, port=vertex.port(listen.port))
-    stopped = serve(made, listen, loader.failed, loader.hurry, loader.begin_end, cut_all)
+    with contextlib.closing(open_toolbox(read(args, McpParams))) as toolbox:
+        made = app(pool, listen, loader.lifespan, toolbox)
+        listen = replace(listen, port=vertex.port(listen.port))
+        stopped = serve(made, listen, loader.failed, loader.hurry, loader.begin_end, cut_all)
     if loader.error is not None:
         raise loader.error
     if loader.is_busy or work.is_busy():

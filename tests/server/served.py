@@ -19,7 +19,9 @@ from llama_py_server.app import app
 from llama_py_server.command import build_model_pool, parser
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
+from llama_py_server.routes.tools import open_toolbox
 from llama_py_tools.command.options import read
+from llama_py_tools.mcp.params import McpParams
 from tests.support.limits import SECONDS
 
 WAIT = SECONDS
@@ -88,10 +90,12 @@ def served(*flags: str) -> Iterator[tuple[TestClient, ModelState]]:
     with pool.models.use("") as loaded:
         state = loaded.state
     pool.ready = True
+    toolbox = open_toolbox(read(args, McpParams))
     try:
-        made = app(pool, read(args, ListenParams))
+        made = app(pool, read(args, ListenParams), toolbox=toolbox)
         yield TestClient(made, base_url=LOCAL, raise_server_exceptions=False), state
     finally:
+        toolbox.close()
         pool.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from importlib.util import find_spec
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -16,6 +17,7 @@ from llama_py_server.models.model_pool import ModelPool, holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.routes import page
+from llama_py_server.routes.tools import NO_TOOLS, Toolbox
 from llama_py_server.stream.replies import running
 from tests.server.served import LOCAL, WAIT, leave, until
 from tests.serving.engines import held
@@ -23,11 +25,10 @@ from tests.serving.engines import held
 KEY = "a-secret"
 
 
-def client_of(state: ModelState | None, **options: Any) -> TestClient:
+def client_of(state: ModelState | None, toolbox: Toolbox = NO_TOOLS, **options: Any) -> TestClient:
     pool = ModelPool([]) if state is None else holding(state)
-    return TestClient(
-        app(pool, ListenParams(**options)), base_url=LOCAL, raise_server_exceptions=False
-    )
+    made = app(pool, ListenParams(**options), toolbox=toolbox)
+    return TestClient(made, base_url=LOCAL, raise_server_exceptions=False)
 
 
 def test_keys(state: ModelState) -> None:
@@ -117,6 +118,8 @@ CHANGES = {
     ("DELETE", "/api/delete"),
     ("POST", "/api/create"),
     ("POST", "/api/copy"),
+    ("GET", "/tools"),
+    ("POST", "/tools/call"),
 }
 
 
@@ -125,7 +128,7 @@ OF_MCP = {("POST", "/mcp"), ("DELETE", "/mcp")} if find_spec("mcp") else set()
 
 def test_every_route_asks_who_it_is(state: ModelState) -> None:
     how: Any = {"api_key": (KEY,), "cors_origins": f"*, {LISTED}", "mcp_serve": bool(OF_MCP)}
-    client = client_of(state, **how)
+    client = client_of(state, Toolbox(SimpleNamespace(tools={})), **how)  # type: ignore[arg-type]
     made: Any = client.app
     right, wrong = {"x-api-key": KEY}, {"x-api-key": f"{KEY}x"}
     changes, public = set(), set()

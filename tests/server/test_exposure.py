@@ -71,3 +71,11 @@ def test_other_machines_need_a_key(capsys: pytest.CaptureFixture[str]) -> None:
         "--host 0.0.0.0 accepts connections from other machines; set --api-key, or --insecure"
         in told
     )
+
+
+def test_tools_of_mcp_servers() -> None:
+    def said(tools: bool) -> str:
+        return "\n".join(exposure(ListenParams(), ServerParams(), ModelsParams(), tools))
+
+    line = "may call tools of MCP servers: clients of this machine or with a key (--mcp)"
+    assert line in said(True) and "tools of MCP" not in said(False)

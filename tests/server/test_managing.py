@@ -19,6 +19,7 @@ from llama_py_server.app import app
 from llama_py_server.command import build_model_pool, parser
 from llama_py_server.params import ListenParams
 from llama_py_server.routes import hub as hub_routes
+from llama_py_server.wire.access import is_manager
 from llama_py_server.wire.errors import HTTPError
 from tests.cli.hub_server import hub
 from tests.server.served import LOCAL, SMALL, WAIT, until
@@ -247,5 +248,7 @@ def test_a_server_of_one_model_has_none_of_this(client: TestClient) -> None:
 )
 def test_clients_of_this_machine(address: tuple[str, int] | None, here: bool) -> None:
     client = None if address is None else SimpleNamespace(host=address[0])
-    request: Any = SimpleNamespace(client=client)
-    assert hub_routes._is_here(request) == here
+    request: Any = SimpleNamespace(client=client, headers={}, state=SimpleNamespace())
+    assert is_manager(request) == here
+    request.headers = {"x-forwarded-for": "10.0.0.1"}
+    assert not is_manager(request)

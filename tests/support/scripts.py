@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import llama_py.sampler
+import llama_py.serving.answer
 
 
 def use_script(monkeypatch: pytest.MonkeyPatch, *texts: str) -> list[str]:
@@ -31,4 +32,5 @@ def use_script(monkeypatch: pytest.MonkeyPatch, *texts: str) -> list[str]:
             self.script = None
 
     monkeypatch.setattr(llama_py.sampler, "Sampler", Scripted)
+    monkeypatch.setattr(llama_py.serving.answer, "Sampler", Scripted)
     return left

@@ -8,7 +8,6 @@ GET /models/sse                              progress, and models loaded or unlo
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import time
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from llama_py_server.wire import work
+from llama_py_server.wire.access import is_manager
 from llama_py_server.wire.body import read_object, text
 from llama_py_server.wire.errors import HTTPError, invalid
 from llama_py_server.wire.responses import as_json
@@ -103,20 +103,9 @@ def check_permission(request: Request, pool: ModelPool) -> None:
     who = pool.manages.who
     if who == "none":
         raise HTTPError("permission_error", pool.manages.why)
-    has_key = hasattr(request.state, "holder")
-    if who == "here" and not (has_key or _is_here(request)):
+    if who == "here" and not is_manager(request):
         raise HTTPError(
             "permission_error",
             "only clients of this machine and clients with a key may download and remove models; "
             "set --models-manage all to permit every client",
         )
-
-
-def _is_here(request: Request) -> bool:
-    """Return True for a client on this machine, or of a unix socket."""
-    if request.client is None:
-        return True
-    try:
-        return ipaddress.ip_address(request.client.host).is_loopback
-    except ValueError:
-        return not request.client.host

@@ -30,7 +30,7 @@ async def models(request: Request, pool: ModelPool) -> Response:
     if not pool.several:
         summary = pool.summary(pool.single_entry)
         assert summary is not None  # it was loaded before
-        return _one_model(summary)
+        return _one_model(summary, _features(request))
     if request.query_params.get("reload"):
         pool.reload()
     infos = {info.name: info for info in pool.models.info()}
@@ -40,11 +40,17 @@ async def models(request: Request, pool: ModelPool) -> Response:
         {
             "object": "list",
             "data": [*(_describe_entry(pool, p, infos[p.name]) for p in shown), *coming],
+            **_features(request),
         }
     )
 
 
-def _one_model(summary: ModelSummary) -> Response:
+def _features(request: Request) -> dict[str, Any]:
+    """Return a field for the page if the server has tools."""
+    return {"mcp_tools": True} if request.app.state.has_tools else {}
+
+
+def _one_model(summary: ModelSummary, more: dict[str, Any]) -> Response:
     """Return the list of one model, for clients of OpenAI and of Ollama."""
     name, meta, n = summary.model["id"], summary.model["meta"], summary.model["meta"]["n_params"]
     known = {
@@ -67,7 +73,7 @@ def _one_model(summary: ModelSummary) -> Response:
             "quantization_level": meta["ftype"],
         },
     }
-    return as_json({"models": [known], "object": "list", "data": [summary.model]})
+    return as_json({"models": [known], "object": "list", "data": [summary.model], **more})
 
 
 def _coming(fetch: Fetch) -> dict[str, Any]:

@@ -173,6 +173,23 @@ class Cors:
         return found
 
 
+def is_manager(request: Request) -> bool:
+    """Return True for a client with a key, on this machine, or of a unix socket.
+
+    A proxy on this machine that names its client (`X-Forwarded-For`) is not the client.
+    """
+    if hasattr(request.state, "holder"):
+        return True
+    if any(name in request.headers for name in ("x-forwarded-for", "forwarded")):
+        return False
+    if request.client is None:
+        return True
+    try:
+        return ipaddress.ip_address(request.client.host).is_loopback
+    except ValueError:
+        return not request.client.host
+
+
 def is_local(origin: str) -> bool:
     """Return True if a page is of this machine."""
     return _host_name(origin) in _HERE

@@ -23,8 +23,11 @@ def _reaches_others(host: str) -> bool:
         return True  # a name may resolve to any address
 
 
-def exposure(listen: ListenParams, server: ServerParams, models: ModelsParams) -> Iterator[str]:
-    """Yield lines on allowed connections, access without a key, and access of web pages."""
+def exposure(
+    listen: ListenParams, server: ServerParams, models: ModelsParams, tools: bool = False
+) -> Iterator[str]:
+    """Yield lines on allowed connections, access without a key, and access of web pages; tools:
+    there are tools of MCP servers."""
     others, keys = is_public(listen), listen.keys()
     where = f"--host {', '.join(listen.host)}"
     if listen.ollama:
@@ -46,6 +49,8 @@ def exposure(listen: ListenParams, server: ServerParams, models: ModelsParams) -
     }[models.models_manage]
     if models.is_several:
         yield f"may download and remove models: {manage} (--models-manage)"
+    if tools:
+        yield "may call tools of MCP servers: clients of this machine or with a key (--mcp)"
     if server.media_path:
         yield f"readable as images: files of {server.media_path} (--media-path)"
     urls = {

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from ggml_py.errors import ModelError
 
 MAX_BYTES = 1 << 20
-SHORT = 4  # characters; shorter values are too common to hide them in texts
+SHORT = 6  # characters; shorter values, such as true, are too common to hide them in texts
 HIDDEN = "***"
 TYPES = ("stdio", "http", "streamable-http", "streamableHttp")
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")

@@ -2,9 +2,11 @@
 
 import { signal } from "@preact/signals";
 import * as server from "./server.ts";
-import { keyIsWrong, model, models, nCtx, needsKey, notice, put, sees, settings, talks } from "./store.ts";
+import { keyIsWrong, model, models, nCtx, needsKey, notice, put, sees, settings, talks, toolbox, usesTools } from "./store.ts";
+import { collect, runCalls } from "./tools.ts";
 import {
-  add, change, fitted, newestTurns, path, remove, withFiles, withoutOldest, type Attachments, type Message, type Talk,
+  add, change, fitted, INTERRUPTED, newestTurns, path, remove, withFiles, withoutOldest,
+  type Attachments, type Call, type Message, type Step, type Talk,
 } from "./tree.ts";
 
 /** The id of the conversation that is being answered, and how to stop it. */
@@ -17,6 +19,7 @@ export async function connect(): Promise<void> {
     models.value = await server.models();
     const known = models.value.some(({ name }) => name === model.value);
     if (!known) model.value = models.value[0]?.name ?? "";
+    toolbox.value = server.hasTools ? await server.tools().catch(() => toolbox.value) : { tools: [], steps: 0 };
     needsKey.value = false;
     notice.value = null;
   } catch (e) {
@@ -59,7 +62,9 @@ export async function answer(talk: Talk, to: number): Promise<void> {
   put(begun);
   const stop = new AbortController();
   answering.value = { id: talk.id, stop };
-  const part = { text: "", thought: "", tokens: 0, rate: 0, used: 0, left: 0, end: "" };
+  const part = { text: "", thought: "", steps: [] as Step[], tokens: 0, rate: 0, used: 0, left: 0, end: "" };
+  let calls: Call[] = [];
+  const { tools, steps } = usesTools.value ? toolbox.value : { tools: [], steps: 0 };
   let shown = 0;
   const show = (fields: object, soon = false) => {
     const now = talks.value[talk.id]; // it may have been deleted
@@ -67,8 +72,9 @@ export async function answer(talk: Talk, to: number): Promise<void> {
   };
   const receive = async () => {
     part.left = all.length - sent.length;
-    const messages = [...system(talk), ...sent.map((m) => ({ role: m.role, content: content(m) }))];
-    for await (const one of server.answer(messages, model.value, settings.value, stop.signal)) {
+    const messages = [...system(talk), ...sent.flatMap(asSent), ...part.steps.flatMap(stepAsSent)];
+    for await (const one of server.answer(messages, model.value, settings.value, tools, stop.signal)) {
+      calls = collect(calls, one.calls ?? []);
       part.text += one.text ?? "";
       part.thought += one.thought ?? "";
       part.tokens = one.tokens ?? part.tokens;
@@ -85,7 +91,19 @@ export async function answer(talk: Talk, to: number): Promise<void> {
     for (;;) {
       try {
         await receive();
-        break;
+        if (!calls.length) break;
+        if (part.steps.length === steps) {
+          part.end = "too many calls";
+          break;
+        }
+        const { text, thought, steps: before } = part;
+        Object.assign(part, { text: "", thought: "", end: "" });
+        const showCalls = (now: Call[]) => {
+          part.steps = [...before, { text, thought, calls: now }];
+          show({});
+        };
+        await runCalls(calls, nCtx.value, showCalls, stop.signal);
+        calls = [];
       } catch (e) {
         const fewer = e instanceof server.TooLong && !part.used ? withoutOldest(sent) : null;
         if (fewer === null) throw e;
@@ -107,6 +125,20 @@ export async function answer(talk: Talk, to: number): Promise<void> {
   } finally {
     answering.value = null;
   }
+}
+
+/** The messages of one of the page: an answer with calls is several. */
+function asSent(m: Message): server.Sent[] {
+  const steps = (m.steps ?? []).flatMap(stepAsSent);
+  return steps.length && !m.text ? steps : [...steps, { role: m.role, content: content(m) }];
+}
+
+function stepAsSent({ text, calls }: Step): server.Sent[] {
+  const made = calls.map(({ id, name, arguments: args }) => ({ id, type: "function", function: { name, arguments: args } }));
+  return [
+    { role: "assistant", content: text || null, tool_calls: made },
+    ...calls.map(({ id, name, result }) => ({ role: "tool" as const, tool_call_id: id, name, content: result ?? INTERRUPTED })),
+  ];
 }
 
 function system(talk: Talk): server.Sent[] {

@@ -11,6 +11,7 @@ export interface Part {
   rate?: number;
   used?: number; // tokens of the context so far
   end?: string;
+  calls?: { index: number; id?: string; function?: { name?: string; arguments?: string } }[];
 }
 
 export type Content =
@@ -18,8 +19,22 @@ export type Content =
   | ({ type: "text"; text: string } | { type: "image_url"; image_url: { url: string } })[];
 
 export interface Sent {
-  role: "system" | "user" | "assistant";
-  content: Content;
+  role: "system" | "user" | "assistant" | "tool";
+  content: Content | null;
+  tool_calls?: object[];
+  tool_call_id?: string;
+  name?: string;
+}
+
+/** A tool, as requests and the page have it. */
+export interface Tool {
+  type: "function";
+  function: { name: string; description: string; parameters: object };
+}
+
+export interface Toolbox {
+  tools: Tool[];
+  steps: number; // most answers with calls for a message
 }
 
 export interface Model {
@@ -98,9 +113,24 @@ export function remedy(status: number): string {
   return status ? "Change the message or the settings, then retry." : "";
 }
 
+/** Whether the server has tools. */
+export let hasTools = false;
+
+/** Tools that this page may call. */
+export async function tools(): Promise<Toolbox> {
+  return (await ask("tools")).json();
+}
+
+export async function callTool(name: string, args: object, signal: AbortSignal): Promise<{ text: string; is_error: boolean }> {
+  const body = JSON.stringify({ name, arguments: args });
+  const headers = { "Content-Type": "application/json" };
+  return (await ask("tools/call", { method: "POST", headers, body, signal })).json();
+}
+
 /** The models that can be asked. */
 export async function models(): Promise<Model[]> {
   const found = await (await ask("v1/models")).json();
+  hasTools = found.mcp_tools === true;
   const only = found.models?.[0]?.capabilities?.includes("multimodal"); // of a server of one model
   return found.data.map((one: any) => ({
     name: one.id,
@@ -114,10 +144,12 @@ export async function* answer(
   messages: Sent[],
   model: string,
   settings: Settings,
+  tools: Tool[],
   signal: AbortSignal,
 ): AsyncGenerator<Part> {
   const body = JSON.stringify({
     ...settings,
+    ...(tools.length ? { tools } : {}),
     model,
     messages,
     stream: true,
@@ -148,6 +180,7 @@ function part(chunk: any): Part {
   const choice = chunk.choices?.[0];
   if (choice?.delta?.content) found.text = choice.delta.content;
   if (choice?.delta?.reasoning_content) found.thought = choice.delta.reasoning_content;
+  if (choice?.delta?.tool_calls) found.calls = choice.delta.tool_calls;
   if (choice?.finish_reason) found.end = choice.finish_reason;
   if (chunk.timings) {
     const { cache_n, prompt_n, predicted_n } = chunk.timings;

@@ -3,7 +3,7 @@
 import { computed, effect, signal } from "@preact/signals";
 import { del, entries, set } from "idb-keyval";
 import { load, save } from "./local.ts";
-import type { Model } from "./server.ts";
+import type { Model, Toolbox } from "./server.ts";
 import type { Settings } from "./settings.ts";
 import { checked, newTalk, title, type Talk } from "./tree.ts";
 
@@ -12,6 +12,8 @@ export const current = signal<string>("");
 export const models = signal<Model[]>([]);
 export const model = signal<string>(kept("model", ""));
 export const settings = signal<Settings>(kept<Settings>("settings", {}));
+export const toolbox = signal<Toolbox>({ tools: [], steps: 0 }); // of the server
+export const usesTools = signal<boolean>(kept("tools", true));
 export const theme = signal<"system" | "light" | "dark">(kept("theme", "system"));
 /** One line above the composer, and what may be tried again. */
 export const notice = signal<{ text: string; retry?: () => void } | null>(null);
@@ -33,6 +35,7 @@ effect(() => {
   editing.value = null;
 });
 effect(() => keep("settings", settings.value));
+effect(() => keep("tools", usesTools.value));
 effect(() => keep("model", model.value));
 effect(() => {
   keep("theme", theme.value);

@@ -12,12 +12,29 @@ export interface Attachments {
   files?: TextFile[]; // before the text
 }
 
+/** A call of a tool in an answer, and its result. */
+export interface Call {
+  id: string;
+  name: string;
+  arguments: string; // JSON, as the model wrote it
+  result?: string; // missing while it is asked for or runs
+  failed?: boolean;
+}
+
+/** A part of an answer that ends with calls; its results and another part follow. */
+export interface Step {
+  text: string;
+  thought: string;
+  calls: Call[];
+}
+
 export interface Message extends Attachments {
   id: number;
   parent: number | null;
   role: "user" | "assistant";
   text: string;
   thought: string;
+  steps?: Step[]; // of an answer with calls of tools, before its text
   tokens?: number; // of an answer
   rate?: number; // tokens per second
   used?: number; // tokens of the context, with this answer
@@ -51,11 +68,17 @@ export function path(talk: Talk, leaf: number | null = talk.leaf): Message[] {
   return found.reverse();
 }
 
+export const INTERRUPTED = "interrupted";
 const PER_MESSAGE = 16; // characters that a template adds to each
 const SHARE = 0.75; // of the context for the prompt; the answer has the rest
 
 function size(messages: Message[]): number {
-  return messages.reduce((n, m) => n + withFiles(m).length + PER_MESSAGE, 0);
+  return messages.reduce((n, m) => n + withFiles(m).length + stepsText(m).length + PER_MESSAGE, 0);
+}
+
+function stepsText(m: Message): string {
+  const calls = (step: Step) => step.calls.map((c) => `${c.name} ${c.arguments}\n${c.result ?? ""}`);
+  return (m.steps ?? []).flatMap((step) => [step.text, ...calls(step)]).join("\n\n");
 }
 
 /** The text of a message as the model gets it: its files first, each in a fence of its own. */
@@ -167,11 +190,16 @@ export function matches(talk: Talk, query: string): boolean {
 export function toMarkdown(talk: Talk): string {
   const parts = path(talk).map((m) => {
     const images = m.images?.length ? [`(${m.images.length} images)`] : [];
-    const body = [...images, withFiles(m).trim()].join("\n\n");
+    const body = [...images, stepsText(m), withFiles(m)].map((s) => s.trim()).filter(Boolean).join("\n\n");
     return `## ${m.role === "user" ? "User" : "Assistant"}\n\n${body}\n`;
   });
   const system = talk.system.trim() ? [`## System\n\n${talk.system.trim()}\n`] : [];
   return [`# ${title(talk)}\n`, ...system, ...parts].join("\n");
+}
+
+/** A call of an earlier visit; one that had not ended gets no result any more. */
+function finished(call: Call): Call {
+  return { ...call, result: typeof call.result === "string" ? call.result : INTERRUPTED };
 }
 
 /** What a file or the browser's store gave, if it is a conversation. */
@@ -192,6 +220,8 @@ export function checked(found: unknown): Talk | null {
   const text = (s: unknown) => (typeof s === "string" ? s : "");
   const isImage = (s: unknown) => typeof s === "string" && s.startsWith("data:image/");
   const isFile = (f: any) => typeof f?.name === "string" && typeof f.text === "string";
+  const isCall = (c: any) => typeof c?.id === "string" && typeof c.name === "string" && typeof c.arguments === "string";
+  const isStep = (s: any) => typeof s?.text === "string" && Array.isArray(s.calls) && s.calls.every(isCall);
   const some = <T>(found: T[] | undefined, is: (x: T) => boolean) =>
     Array.isArray(found) && found.some(is) ? found.filter(is) : undefined;
   return {
@@ -199,9 +229,11 @@ export function checked(found: unknown): Talk | null {
     title: text(talk.title),
     system: text(talk.system),
     messages: Object.fromEntries(
-      Object.entries(talk.messages).map(([id, { images, files, ...m }]) => {
+      Object.entries(talk.messages).map(([id, { images, files, steps, ...m }]) => {
         const message: Message = { ...m, thought: text(m.thought) };
         const [pictures, texts] = [some(images, isImage), some(files, isFile)];
+        const parts = some(steps, isStep)?.map((s) => ({ ...s, thought: text(s.thought), calls: s.calls.map(finished) }));
+        if (parts) message.steps = parts;
         if (pictures) message.images = pictures;
         if (texts) message.files = texts.map(({ name, text }) => ({ name, text }));
         return [id, message];

@@ -5,6 +5,7 @@ import { render } from "../markdown.ts";
 import { editing, nCtx, put } from "../store.ts";
 import { newestLeaf, remove, siblings, withFiles, type Message, type Talk } from "../tree.ts";
 import { Attached } from "./Attached.tsx";
+import { Calls } from "./Calls.tsx";
 import { IconButton } from "./icons.tsx";
 
 interface Props {
@@ -31,6 +32,12 @@ export function MessageView({ talk, message }: Props) {
         </details>
       )}
       <Attached of={message} />
+      {message.steps?.map((step, i) => (
+        <div class="step" key={i}>
+          {step.text && <Markdown text={step.text} />}
+          <Calls step={step} />
+        </div>
+      ))}
       {message.role === "user" ? <div class="text plain">{message.text}</div> : <Markdown text={message.text} />}
       {message.left ? (
         <p class="full" role="status">Context full: the model no longer sees the {message.left} oldest messages.</p>
@@ -76,6 +83,7 @@ function Rate({ message }: { message: Message }) {
   const full = nCtx.value > 0 && (message.used ?? 0) >= nCtx.value;
   if (message.end === "length") parts.push(full ? "context full" : "length limit reached");
   if (message.end === "stopped") parts.push("stopped");
+  if (message.end === "too many calls") parts.push("too many calls of tools");
   return parts.length ? <span class="rate">{parts.join(", ")}</span> : null;
 }
 

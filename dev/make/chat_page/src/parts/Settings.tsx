@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { connect } from "../chat.ts";
 import { keepsKey, setKey } from "../server.ts";
 import { FIELDS, read, type Field } from "../settings.ts";
-import { keyIsWrong, needsKey, panel, put, settings, talk } from "../store.ts";
+import { keyIsWrong, needsKey, panel, put, settings, talk, toolbox, usesTools } from "../store.ts";
 import { IconButton } from "./icons.tsx";
 
 /** System prompt of this conversation, sampling of all. */
@@ -28,6 +28,7 @@ export function Settings() {
       {FIELDS.map((field) => (
         <Setting key={field.key} field={field} />
       ))}
+      <Tools />
       <button type="button" onClick={() => (settings.value = {})}>Reset settings</button>
       <Forget />
     </aside>
@@ -55,6 +56,25 @@ function Setting({ field }: { field: Field }) {
       />
       <small>{field.about}</small>
     </label>
+  );
+}
+
+/** The server's tools; each call is a question first. */
+function Tools() {
+  const { tools } = toolbox.value;
+  if (!tools.length) return null;
+  return (
+    <details class="tools">
+      <summary>
+        <label>
+          Use {tools.length} tools
+          <input type="checkbox" name="tools" checked={usesTools.value} onChange={(e) => (usesTools.value = e.currentTarget.checked)} />
+        </label>
+      </summary>
+      <dl>
+        {tools.map(({ function: { name, description } }) => [<dt key={name}>{name}</dt>, <dd>{description}</dd>])}
+      </dl>
+    </details>
   );
 }
 
