@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ggml_py.opspec import OPS
 from ggml_py.tensor import FLAG_COMPUTE, Tensor
 
@@ -51,17 +49,15 @@ class Graph:
         if id(root) in seen:
             return
         seen.add(id(root))
-        stack: list[tuple[Tensor, Iterator[Tensor | None]]] = [(root, iter(root.src))]
+        stack = [root]
         while stack:
-            t, sources = stack[-1]
-            for s in sources:
+            for s in stack[-1].src:
                 if s is not None and id(s) not in seen:
                     seen.add(id(s))
-                    stack.append((s, iter(s.src)))
+                    stack.append(s)
                     break
             else:
-                stack.pop()
-                self._append(t)
+                self._append(stack.pop())
 
     def _append(self, t: Tensor) -> None:
         if t.op == "NONE":

@@ -158,13 +158,14 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Bytes from the first to the last element, holes included (ggml_nbytes)."""
-        ne, nb = self.ne, self.nb
-        if 0 in ne:
+        n0, n1, n2, n3 = self.ne
+        b0, b1, b2, b3 = self.nb
+        if not (n0 and n1 and n2 and n3):
             return 0
-        outer = (ne[1] - 1) * nb[1] + (ne[2] - 1) * nb[2] + (ne[3] - 1) * nb[3]
+        outer = (n1 - 1) * b1 + (n2 - 1) * b2 + (n3 - 1) * b3
         if self.type.block_size == 1:
-            return self.type.type_size + (ne[0] - 1) * nb[0] + outer
-        return ne[0] * nb[0] // self.type.block_size + outer
+            return self.type.type_size + (n0 - 1) * b0 + outer
+        return n0 * b0 // self.type.block_size + outer
 
     def is_contiguous(self) -> bool:
         return self.is_contiguous_n(0)
