@@ -123,6 +123,15 @@ def test_all_say_what_the_model_says(
     deltas = [d["choices"][0]["delta"] for _, d in events(streamed) if d != "[DONE]"]
     assert "".join(d.get("content") or "" for d in deltas) == expected
 
+    ollama = {"role": "user", "content": "what is this?", "images": [base64_of(png(1))]}
+    options = {"stream": False, "options": {"num_predict": N}}
+    found = post(client, "/api/chat", messages=[ollama], **options)
+    assert found["message"]["content"] == expected
+    given = {"prompt": "what is this?", "images": ollama["images"], **options}
+    assert post(client, "/api/generate", **given)["response"] == expected
+    wrong = {"messages": [{**ollama, "images": ["aGVsbG8="]}], **options}
+    assert client.post("/api/chat", json=wrong).status_code == 400
+
     prompt = post(client, "/apply-template", messages=asked(url(1)))["prompt"]
     assert prompt.count("<__media__>") == 1
     bos = state.template.bos

@@ -168,6 +168,26 @@ def test_reasoning(calling: TestClient, client: TestClient) -> None:
     assert refuse(client, think="a lot")[0] == 400
 
 
+def test_thinking_is_separate() -> None:
+    """The template begins the reasoning, so the model's text is reasoning until the tag's end."""
+    begins = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n"
+        "{% if enable_thinking is defined and enable_thinking is false %}\n</think>\n\n{% endif %}"
+        "{% endif %}"
+    )
+    with served("--chat-template", begins) as (client, _):
+        found = ask(client, messages=ASK, think=True, options=FEW)["message"]
+        assert found["thinking"] and found["content"] == ""
+        parts = lines(client, messages=ASK, think=True, options=FEW)
+        thoughts = "".join(one["message"].get("thinking", "") for one in parts)
+        assert thoughts == found["thinking"]
+        alone = ask(client, "generate", prompt=ASK[0]["content"], think=True, options=FEW)
+        assert (alone["thinking"], alone["response"]) == (found["thinking"], "")
+        without = ask(client, messages=ASK, think=False, options=FEW)["message"]
+        assert without["content"] and "thinking" not in without
+
+
 def test_images_need_a_vision_encoder(client: TestClient) -> None:
     messages = [{"role": "user", "content": "What?", "images": ["aGVsbG8="]}]
     assert refuse(client, messages=messages) == (400, '"any" does not support vision')
