@@ -12,6 +12,7 @@ from typing import Any
 from ggml_py.errors import ModelError
 from ggml_py.machine.extras import install_hint
 
+REACH_S = 10  # seconds until a silent Hub counts as unreachable
 USUAL = ("*q4_k_m*.gguf", "*q8_0*.gguf", "*.gguf")  # patterns of a model without a filename
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 _PARTS = "mmproj", "imatrix"  # files next to a model
@@ -64,7 +65,9 @@ def _list_files(repo_id: str, cache_dir: str | PathLike[str] | None) -> list[str
     reached."""
     hub = _library()
     try:
-        return sorted(hub.HfApi().list_repo_files(repo_id))
+        # This request, unlike list_repo_files, is not retried.
+        found = hub.HfApi().model_info(repo_id, timeout=REACH_S).siblings
+        return sorted(one.rfilename for one in found or ())
     except Exception:  # many classes without a common base
         try:
             folder = hub.snapshot_download(repo_id, cache_dir=cache_dir, local_files_only=True)

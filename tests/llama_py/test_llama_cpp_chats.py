@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -209,8 +209,8 @@ class Hub(ModuleType):
     def HfApi(self) -> Hub:
         return self
 
-    def list_repo_files(self, repo: str) -> tuple[str, ...]:
-        return self.names
+    def model_info(self, repo: str, timeout: float) -> Any:
+        return SimpleNamespace(siblings=[SimpleNamespace(rfilename=name) for name in self.names])
 
     def hf_hub_download(self, repo: str, name: str, **_: Any) -> Path:
         self.asked.append(name)
