@@ -255,7 +255,7 @@ class Loader:
             self.pool.begin(entry, self._finish_load)
         if self.pool.several:
             gc.enable()  # models are loaded and unloaded
-            session.tell(f"ready: {len(self.pool.entries)} models")
+            session.tell(_count_models(len(self.pool.entries)))
         from llama_py_server.wire.memory import GarbageCollector
 
         collector = GarbageCollector()
@@ -308,6 +308,12 @@ def _prepare_grammars(model: Model) -> None:
 
     with contextlib.suppress(ImportError):  # llguidance is optional
         vocabulary(model.tokenizer)
+
+
+def _count_models(n: int) -> str:
+    if not n:
+        return "ready, but without models; download one: llama-py pull USER/MODEL"
+    return f"ready: {n} model{'s' * (n > 1)}"
 
 
 def _size(n: int | None) -> str:
