@@ -26,6 +26,8 @@ from llama_py_server.routes import (
     ollama,
     ollama_manage,
     ollama_models,
+    openapi,
+    operations,
     page,
     props,
     rerank,
@@ -75,6 +77,7 @@ ALWAYS: dict[tuple[str, str], OfAll] = {  # independent of loaded models
     ("GET", "/props"): props.get, ("GET", "/metrics"): metrics.get,
     ("GET", "/v1/stream"): streams.get, ("DELETE", "/v1/stream"): streams.delete,
     ("POST", "/v1/streams/lookup"): streams.lookup,
+    ("GET", "/openapi.json"): openapi.get,
 }  # fmt: skip
 
 OLLAMA: dict[tuple[str, str], OfAll] = {  # Ollama's API
@@ -229,7 +232,36 @@ def app(
     made.state.has_tools = toolbox.servers is not None
     made.state.ui, made.state.streams, made.state.clients = listen.ui, SavedStreams(), clients
     made.state.listen = listen
+    made.state.served = [
+        openapi.ServedRoute(
+            method,
+            route.path,
+            handler := _find_handler(method, route.path.removeprefix(prefix)),
+            as_ollama_error if handler in OLLAMA.values() else ERRORS.get(handler, as_error),
+            route.path in public,
+        )
+        for route in routes
+        for method in sorted((route.methods or set()) - {"HEAD"})
+    ]
+    made.state.has_keys = bool(listen.keys())
     return made
+
+
+def _find_handler(method: str, path: str) -> Any:
+    """Return the handler of a path, or its operation if it has no entry in the tables."""
+    if (method, path) in (known := ALWAYS | OLLAMA):
+        return known[method, path]
+    if path.startswith("/tools"):
+        return operations.LIST_TOOLS if method == "GET" else operations.CALL_TOOL
+    if path in vertex.predict_paths():
+        return operations.PREDICTIONS
+    if path in vertex.health_paths():
+        return models.health
+    if path == mcp.PATH:
+        return operations.MCP if method == "POST" else operations.MCP_REFUSED
+    if method == "GET" and path in page.PATHS:
+        return operations.page_file(page.TYPES[page.PATHS[path]])
+    return (GET if method == "GET" else POST)[path]
 
 
 def _of_all(handler: OfAll, pool: ModelPool) -> Handle:

@@ -123,6 +123,7 @@ CHANGES = {
 }
 
 
+PUBLIC_PATHS = {"/health", "/v1/health", *page.PATHS}
 OF_MCP = {("POST", "/mcp"), ("DELETE", "/mcp")} if find_spec("mcp") else set()
 
 
@@ -152,7 +153,7 @@ def test_every_route_asks_who_it_is(state: ModelState) -> None:
             for origin in (LISTED, "http://127.0.0.1:1", LOCAL):
                 assert "pages of" not in ask(**right, origin=origin).text
     assert changes == CHANGES | OF_MCP
-    assert public == {"/health", "/v1/health", *page.PATHS}
+    assert public == PUBLIC_PATHS
 
 
 def test_a_model_that_is_being_loaded() -> None:

@@ -60,6 +60,7 @@ def prompt_ids(state: ModelState, chat: ChatPrompt) -> list[int]:
 
 
 async def chat(http: HTTPRequest, state: ModelState) -> Response:
+    """Return a chat completion of OpenAI's API."""
     body = await read_object(http)
     forced = text(inner(body, "function_call"), "name")
     writer = ChatWriter(state, body.get("functions") is not None, forced)
@@ -67,11 +68,13 @@ async def chat(http: HTTPRequest, state: ModelState) -> Response:
 
 
 async def responses(http: HTTPRequest, state: ModelState) -> Response:
+    """Return a response of OpenAI's newer API."""
     writer = ResponsesWriter(state, await read_object(http))
     return await _respond(http, state, from_responses.chat_body, writer)
 
 
 async def messages(http: HTTPRequest, state: ModelState) -> Response:
+    """Return a message of Anthropic's API."""
     return await _respond(http, state, from_anthropic.chat_body, AnthropicWriter(state))
 
 
@@ -85,16 +88,19 @@ async def _count_tokens(http: HTTPRequest, state: ModelState, convert: Convert) 
 
 
 async def count_chat(http: HTTPRequest, state: ModelState) -> Response:
+    """Count the tokens of a chat completion's prompt."""
     n = await _count_tokens(http, state, _identity)
     return as_json({"input_tokens": n, "object": "response.input_tokens"})
 
 
 async def count_responses(http: HTTPRequest, state: ModelState) -> Response:
+    """Count the tokens of a response's prompt."""
     n = await _count_tokens(http, state, from_responses.chat_body)
     return as_json({"input_tokens": n, "object": "response.input_tokens"})
 
 
 async def count_messages(http: HTTPRequest, state: ModelState) -> Response:
+    """Count the tokens of a message's prompt."""
     return as_json({"input_tokens": await _count_tokens(http, state, from_anthropic.chat_body)})
 
 

@@ -29,12 +29,14 @@ MAX_REPEATED = 64 << 20  # bytes of settings in all replies to a request
 
 
 async def native(http: HTTPRequest, state: ModelState) -> Response:
+    """Return a completion in llama-server's format."""
     body = await read_object(http)
     found = await work.read(http, read_prompts, state, body)
     return await respond(http, state, *found, NativeWriter(state))
 
 
 async def openai(http: HTTPRequest, state: ModelState) -> Response:
+    """Return a completion of OpenAI's API."""
     body = await read_object(http)
     if body.get("best_of") not in (None, 1):
         raise invalid("'best_of' is not supported; use 'n'")

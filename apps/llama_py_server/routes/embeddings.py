@@ -30,10 +30,12 @@ _FORMAT = "The format to return the embeddings in. Can be either float or base64
 
 
 async def native(request: Request, state: ModelState) -> Response:
+    """Return embeddings in llama-server's format."""
     return await _embed(request, state, openai=False)
 
 
 async def openai(request: Request, state: ModelState) -> Response:
+    """Return embeddings of OpenAI's API."""
     return await _embed(request, state, openai=True)
 
 
@@ -95,8 +97,7 @@ def _item(index: int, row: F32, form: str) -> dict[str, Any]:
 
 
 def parse_texts(state: ModelState, body: Body, *names: str) -> list[list[int]]:
-    """Return the ids of each text of the first of these fields that is present: a text or ids, or
-    several in a list."""
+    """Return the ids of each text in the first present field: a text, ids, or a list of both."""
     name = next((name for name in names if name in body), None)
     if name is None:
         raise invalid(f"{' or '.join(map(_quote, names))} must be provided")

@@ -86,6 +86,7 @@ def _remove(name: str) -> None:
 
 
 async def events(request: Request, pool: ModelPool) -> Response:
+    """Return a stream of events about models."""
     if not pool.several:
         raise HTTPError("not_found_error", "File Not Found")
     return StreamingResponse(pool.feed.stream(), media_type="text/event-stream")

@@ -99,6 +99,7 @@ GAUGES = (
 
 
 async def get(request: Request, pool: ModelPool) -> Response:
+    """Return metrics for Prometheus."""
     found = await find_summary(request, pool)
     if found is None:
         return GONE

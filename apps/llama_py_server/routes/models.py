@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 async def health(request: Request, pool: ModelPool) -> Response:
+    """Return the status, once the server is ready."""
     return as_json({"status": "ok"})
 
 

@@ -47,6 +47,7 @@ Found = tuple["EngineRequest", "Delivery"]
 
 
 async def version(request: Request, pool: ModelPool) -> Response:
+    """Return the version of Ollama's API."""
     return as_json({"version": VERSION})
 
 
@@ -68,10 +69,12 @@ def greet(port: int, page: Handle | None) -> Handle:
 
 
 async def chat(request: Request, pool: ModelPool) -> Any:
+    """Return the next message of a chat, in Ollama's format."""
     return await _answer(request, pool, _read_chat, "messages")
 
 
 async def generate(request: Request, pool: ModelPool) -> Any:
+    """Return a generated text, in Ollama's format."""
     return await _answer(request, pool, _read_generate, "prompt")
 
 

@@ -50,6 +50,7 @@ async def get(request: Request, pool: ModelPool) -> Response:
 
 
 async def post(request: Request, state: ModelState) -> Response:
+    """Accept new settings of the server."""
     if not state.params.props:
         raise not_supported(
             "This server does not support changing global properties. Start it with `--props`"
@@ -80,6 +81,7 @@ async def adapters(request: Request, state: ModelState) -> Response:
 
 
 async def set_adapters(request: Request, state: ModelState) -> Response:
+    """Change the default scales of LoRA adapters."""
     body = await read_json(request)
     if not isinstance(body, list):
         raise invalid("Request body must be an array")

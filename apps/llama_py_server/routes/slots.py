@@ -28,6 +28,7 @@ _FORBIDDEN = set('/\\:*?"<>|')
 
 
 async def get(request: Request, state: ModelState) -> Response:
+    """Return the state of the slots."""
     if not state.params.slots:
         raise not_supported("This server does not support slots endpoint. Start it with `--slots`")
     slots = state.engine.slots()
@@ -64,6 +65,7 @@ def _describe_slot(slot: SlotInfo, state: ModelState) -> dict[str, Any]:
 
 
 async def post(request: Request, state: ModelState) -> Response:
+    """Save, restore or erase a slot."""
     if not state.params.slot_save_path:
         raise not_supported(
             "This server does not support slots action. Start it with `--slot-save-path`"

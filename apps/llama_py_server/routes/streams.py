@@ -34,6 +34,7 @@ def _id(request: Request) -> str:
 
 
 async def get(request: Request, pool: ModelPool) -> Response:
+    """Return a resumable stream from a byte on."""
     saved = request.app.state.streams.get(_id(request), holder(request))
     if saved is None:
         raise HTTPError("not_found_error", "Stream not found or expired")
@@ -48,11 +49,13 @@ async def get(request: Request, pool: ModelPool) -> Response:
 
 
 async def delete(request: Request, pool: ModelPool) -> Response:
+    """Stop the response of a resumable stream."""
     request.app.state.streams.stop(_id(request), holder(request))
     return Response(status_code=204, media_type="application/json")
 
 
 async def lookup(request: Request, pool: ModelPool) -> Response:
+    """List conversations that have a resumable stream."""
     ids = (await read_object(request)).get("conversation_ids", [])
     if not isinstance(ids, list):
         raise invalid("'conversation_ids' must be an array")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 async def tokenize(request: Request, state: ModelState) -> Response:
+    """Return the tokens of a text, a prompt or a conversation."""
     body = await read_object(request)
     if "content" not in body:
         if "messages" in body:
@@ -74,6 +75,7 @@ def _piece(data: bytes) -> Any:
 
 
 async def detokenize(request: Request, state: ModelState) -> Response:
+    """Return the text of tokens."""
     return await work.read(request, _detokenize, state.tokenizer, await read_object(request))
 
 

@@ -122,6 +122,7 @@ _NAMED: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "guided_json_object": lambda value: ("json_schema", {}),
     "format": lambda value: ("json_schema", {} if value == "json" else value),
 }
+CONSTRAINT_NAMES = (*_NAMED, *_INNER)
 _WITHOUT_EFFECT = ("guided_decoding_backend", "backend", "_backend", "disable_fallback")
 
 

@@ -21,6 +21,7 @@ MAX_TEXT = 1024  # characters of a stop text
 MAX_SAMPLERS = 32  # samplers of a chain; eleven types exist
 MAX_BIASES = 1 << 16  # entries of `logit_bias`
 STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
 STRINGS = {"type": "array", "items": STRING}
 
 
@@ -120,11 +121,11 @@ def strings(least: int = 0, most: int = MAX_TEXTS) -> RequestField:
 
 
 def choice(*names: str) -> RequestField:
-    """Return a field with one of several names."""
+    """Return a field with a fixed set of names."""
 
     def read(value: Any) -> str:
         if value not in names:
-            raise ValueError(f"must be one of {', '.join(names)}, got {value!r}")
+            raise ValueError(f"must be in {', '.join(names)}, got {value!r}")
         return str(value)
 
     return RequestField(read, schema={"enum": list(names)})

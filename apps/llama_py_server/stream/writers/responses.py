@@ -65,7 +65,7 @@ class ResponsesWriter:
                 "input_tokens": n_prompt,
                 "output_tokens": n,
                 "total_tokens": n + n_prompt,
-                "input_tokens_details": {"cached_tokens": reply.n_cached},
+                "input_tokens_details": {"cached_tokens": reply.n_cached, "cache_write_tokens": 0},
                 "output_tokens_details": {"reasoning_tokens": reply.n_reasoning},
             },
         }
