@@ -60,7 +60,8 @@ def test_continuations(model: Model, evaluator: Evaluator) -> None:
 
 def test_a_greedy_text_is_greedy(evaluator: Evaluator) -> None:
     [text] = evaluator.generate([("ROMEO:", {"max_gen_toks": 6})])
-    assert text and evaluator.score_pairs([("ROMEO:", text)])[0][1]
+    whole, longer = evaluator.score_pairs([("ROMEO:", text), ("ROMEO:", text + "zq")])
+    assert text and whole[1] and not longer[1]
 
 
 def test_one_prompt_is_computed_once(evaluator: Evaluator) -> None:
@@ -161,6 +162,12 @@ def test_options_of_texts(evaluator: Evaluator, caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.WARNING, "llama_py"):
         evaluator.generate([("a", {"max_gen_toks": 1, "num_beams": 4})])
     assert "num_beams are unknown and ignored" in caplog.text
+
+
+def test_a_special_token_stops_a_text(evaluator: Evaluator) -> None:
+    special = evaluator._prefix_text
+    params = evaluator._request(0, "a", {"until": [special, "\n\n", ""]}).params
+    assert params.stop == [special, "\n\n"] and evaluator.prefix_id in params.preserved_tokens
 
 
 def test_reasoning_is_removed(model: Model) -> None:
