@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggml_mpi.keeper import n_started
+from ggml_py.errors import ModelError
 from llama_py.params import GenerateParams, ModelParams, SamplingParams
 from llama_py.params.speculative import SpeculativeParams
 from llama_py_server.params import (
@@ -112,6 +113,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         p.error("set either --embedding or --reranking")
     listen = read(args, ListenParams)
     args.models_cached = args.models_cached or listen.ollama
+    try:
+        hosts = dict.fromkeys(host for host, _ in list_addresses(listen))
+    except ModelError as e:
+        p.error(str(e))
     if bool(listen.ssl_key_file) != bool(listen.ssl_cert_file):
         p.error("TLS needs both --ssl-key-file and --ssl-cert-file")
     if listen.check:
@@ -119,9 +124,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(*exposure(listen, o, read(args, ModelsParams), tools), sep="\n")
         return 0
     if is_public(listen) and not listen.keys() and not listen.insecure:
-        hosts = ",".join(dict.fromkeys(host for host, _ in list_addresses(listen)))
         p.error(
-            f"--host {hosts} accepts connections from other machines; set --api-key, or --insecure"
+            f"--host {','.join(hosts)} accepts connections from other machines; set --api-key, or "
+            "--insecure"
         )
     if o.slot_save_path and not Path(o.slot_save_path).is_dir():
         p.error(f"--slot-save-path {o.slot_save_path}: not a folder; use an existing one")
@@ -146,7 +151,6 @@ def _command(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as e:
         if e.name not in ("starlette", "uvicorn"):
             raise
-        from ggml_py.errors import ModelError
         from ggml_py.machine.extras import install_hint
 
         raise ModelError(f"the server needs {e.name}: {install_hint('server')}") from None

@@ -79,3 +79,19 @@ def test_tools_of_mcp_servers() -> None:
 
     line = "may call tools of MCP servers: clients of this machine or with a key (--mcp)"
     assert line in said(True) and "tools of MCP" not in said(False)
+
+
+def test_ollamas_address_needs_a_key_as_well(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for address, says in (
+        ("0.0.0.0", "--host 127.0.0.1,0.0.0.0 accepts connections from other machines"),
+        ("box:none", "OLLAMA_HOST=box:none: expected HOST:PORT"),
+    ):
+        monkeypatch.setenv("OLLAMA_HOST", address)
+        with pytest.raises(SystemExit) as stopped:
+            main(["--ollama"])
+        assert stopped.value.code == 2 and says in capsys.readouterr().err
+    monkeypatch.setenv("OLLAMA_HOST", "0.0.0.0:99")
+    assert main(["--ollama", "--check"]) == 0
+    assert "other machines (--host 127.0.0.1; --ollama 0.0.0.0:99)" in capsys.readouterr().out

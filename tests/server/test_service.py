@@ -159,6 +159,9 @@ def test_gaps_are_filled() -> None:
         for wrong in ({"input_prefix": "a"}, {**body, "input_extra": [{}]}, {**body, "prompt": 1}):
             assert client.post("/infill", json=wrong).status_code == 400
         wanted = client.post("/infill", json={**body, "prompt": ""}).json()
+        between = {"prompt": "To be", "suffix": "question", "stream": False}
+        filled = client.post("/api/generate", json={"model": "any", **between}).json()
+        assert filled["response"] == wanted["content"]
         asked = {"prompt": ["To be"], "suffix": "question", "verbose": True}
         suffixed = client.post("/v1/completions", json=asked).json()
         assert suffixed["choices"][0]["text"] == wanted["content"]
