@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import llama_py
-from ggml_py.errors import ContextError
+from ggml_py.errors import ContextError, ModelError
 from llama_py import Model
 from llama_py_tools.measure.evaluation import EvaluationParams, Evaluator, split_windows
 from llama_py_tools.measure.lm_eval import main
@@ -187,6 +187,15 @@ def test_chats(model: Model, evaluator: Evaluator) -> None:
     text = evaluator.render_chat(begun, add_generation_prompt=False)
     assert text.rstrip().endswith("I am")
     assert model.apply_chat_template(begun, add_generation_prompt=False).startswith(text.rstrip())
+
+
+def test_wrong_options(model: Model) -> None:
+    with pytest.raises(TypeError, match="n_thread"):
+        Evaluator(model, n_thread=2)
+    with pytest.raises(ModelError, match="max_length must be at least 2, got 1"):
+        Evaluator(model, EvaluationParams(max_length=1))
+    with Evaluator(model, EvaluationParams(max_length=2, max_gen_toks=1)) as found:
+        assert len(found.score_pairs([("ROMEO: what", "s")])) == 1
 
 
 def test_nothing_to_do(evaluator: Evaluator) -> None:

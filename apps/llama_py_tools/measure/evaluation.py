@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ggml_py.errors import ContextError, ModelError
 from llama_py import Model
-from llama_py.params import AnswerParams
+from llama_py.params import AnswerParams, ContextParams
 from llama_py.serving import Engine, Event, Request
 from llama_py.serving.pending_scores import Scores
 from llama_py.support.resource import Resource
@@ -91,11 +91,16 @@ class Evaluator(Resource):
             options: Other fields of ContextParams.
 
         Raises:
-            ModelError: The model has no BOS or EOS token, and `prefix_token_id` is not set.
+            ModelError: The model has no BOS or EOS token, and `prefix_token_id` is not set; or
+                `max_length` is less than 2.
+            TypeError: Unknown options.
         """
         self.model, self.params = model, params or EvaluationParams()
         self.max_length = self.params.max_length or model.hparams.n_ctx_train
+        if self.max_length < 2:
+            raise ModelError(f"max_length must be at least 2, got {self.max_length}")
         self._options = {"n_seq_max": n_seq_max, "kv_unified": True, **options}
+        ContextParams(**self._options)  # raises for unknown names before the first request
         self._engine: Engine | None = None
         t, given = model.tokenizer, self.params.prefix_token_id
         prefix = next((id for id in (given, t.bos, t.eos) if id is not None), None)
