@@ -276,3 +276,19 @@ def test_tools_need_a_chat(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["-p", "ROMEO:", "-no-cnv", "-n", "1", "--mcp", "no-file"]) == 1
     assert "error: --mcp needs a chat" in capsys.readouterr().err
     assert servers.MAX_TOOLS == 128
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")
+def test_keys_before_a_question_do_not_answer_it() -> None:
+    from dev.docs.pseudo_terminal import PseudoTerminal
+
+    code = (
+        "import select, sys; from llama_py_tools.generate.chat.tool_calls import ask;"
+        "print('busy', flush=True); select.select([sys.stdin], [], []); print('got', ask('call? '))"
+    )
+    with PseudoTerminal([sys.executable, "-c", code], {**os.environ}) as terminal:
+        terminal.until("busy")
+        terminal.send("y\r")
+        terminal.until("call?")
+        terminal.send("n\r")
+        assert terminal.until("got").endswith("got n")
