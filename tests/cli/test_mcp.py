@@ -195,10 +195,12 @@ class Hostile(BaseHTTPRequestHandler):
         assert self.headers["Authorization"] == f"Bearer {SECRET}"
         big = self.path.startswith("/big")
         self.send_response(200 if big else 403)
-        self.send_header("Content-Type", "application/json")
+        kind = "text/event-stream" if "events" in self.path else "application/json"
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Encoding", "gzip" if self.path.startswith("/big-gzip") else "")
         self.end_headers()
         with suppress(OSError):
+            self.wfile.write(b"data: " if "events" in self.path else b"")
             for _ in range(1000 if big else 1):
                 self.wfile.write(b"[" * 4096)
 
@@ -206,7 +208,7 @@ class Hostile(BaseHTTPRequestHandler):
         """Print no log."""
 
 
-@pytest.mark.parametrize("path", ["big", "big-gzip", "forbidden"])
+@pytest.mark.parametrize("path", ["big", "big-gzip", "big-events", "forbidden"])
 def test_hostile_http_servers(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "MAX_MESSAGE", 1 << 16)
     server = ThreadingHTTPServer(("127.0.0.1", 0), Hostile)

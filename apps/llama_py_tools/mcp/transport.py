@@ -142,7 +142,7 @@ async def _http(config: ServerConfig, stack: AsyncExitStack) -> Any:
         kind = response.headers.get("content-type", "")
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx2.DecodingError("the response is compressed, without a request for that")
-        if not kind.startswith("text/event-stream"):  # its events have the package's limit
+        if not kind.startswith("text/event-stream"):  # a stream has no limit, its events do
             response.stream = LimitedBody(response.stream)
 
     client = httpx2.AsyncClient(
@@ -151,4 +151,4 @@ async def _http(config: ServerConfig, stack: AsyncExitStack) -> Any:
         event_hooks={"response": [limit]},
     )
     await stack.enter_async_context(client)
-    return streamable_http_client(config.url, http_client=client)
+    return streamable_http_client(config.url, http_client=client, max_sse_event_size=MAX_MESSAGE)
