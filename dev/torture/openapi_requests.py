@@ -25,6 +25,7 @@ CHECKS = (
     "response_schema_conformance",
 )
 SMALL = ("-c", "512", "-np", "2", "-n", "4", "--no-warmup", "--timeout", "1")
+NO_NETWORK = ("--media-urls", "none", "--models-manage", "none")
 
 
 def main() -> int:
@@ -40,7 +41,7 @@ def main() -> int:
     kind = ("-m", args.reranker, "--rerank") if args.reranker else ("--embeddings",)
     with tempfile.TemporaryDirectory() as folder:
         enabled = ("--metrics", "--props", "--slot-save-path", folder)
-        command = [sys.executable, "-c", code, *SMALL, *enabled, *kind]
+        command = [sys.executable, "-c", code, *SMALL, *NO_NETWORK, *enabled, *kind]
         with running(command, Path(folder) / "log") as url:
             how = ("--max-examples", str(args.examples), "--seed", str(args.seed))
             phases = ("--phases", "examples,coverage,fuzzing", "--continue-on-failure")

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
 from llama_py_server.models.state import ModelState
-from tests.server.served import events
+from llama_py_server.stream.replies import running
+from tests.server.served import events, leave, until
+from tests.serving.engines import held
 
 PROMPT = "ROMEO:"
+ENDLESS = {"type": "regex", "value": "[a-z ]{1000}"}
 
 
 def body(stream: bool | None = None, **parameters: Any) -> dict[str, Any]:
@@ -151,6 +156,23 @@ def test_wrong_bodies(client: TestClient, asked: Any) -> None:
 def test_long_prompts(client: TestClient, state: ModelState) -> None:
     found = client.post("/generate", json={"inputs": "a b " * 2 * state.engine.n_ctx})
     assert found.status_code == 422 and found.json()["error_type"] == "validation"
+
+
+@pytest.mark.parametrize("path", ["/generate", "/generate_stream", "/"])
+def test_a_response_ends_when_its_client_leaves(
+    client: TestClient, state: ModelState, path: str
+) -> None:
+    asked = {"inputs": PROMPT, "parameters": {"max_new_tokens": 400, "grammar": ENDLESS}}
+    before = state.engine.metrics().total.ended["cancelled"]
+
+    def has_begun(sent: list[Any]) -> bool:
+        return any(reply.tokens for reply in running(state).values())
+
+    made: Any = client.app
+    with held(state.engine, 9):
+        asyncio.run(leave(made, path, json.dumps(asked).encode(), has_begun))
+    until(lambda: state.engine.metrics().total.ended["cancelled"] > before)
+    assert not running(state)
 
 
 def test_info(client: TestClient, state: ModelState) -> None:

@@ -200,7 +200,9 @@ def _responses(one: ServedRoute, operation: Operation) -> dict[str, Any]:
     }
     if operation.returns is None:
         return {str(operation.status or 204): {"description": "no content"}, **found}
-    content = {operation.media: {"schema": operation.returns}}
+    # tools take `schema` of events as a schema of the whole stream
+    key = "x-event" if operation.media == EVENTS else "schema"
+    content = {operation.media: {key: operation.returns}}
     if operation.media == LINES:
         content["application/json"] = {}
     if operation.streams:
