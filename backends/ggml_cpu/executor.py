@@ -11,7 +11,7 @@ import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from time import perf_counter
 
 import numpy as np
@@ -81,6 +81,7 @@ class _Pool:
         self.address = ctypes.addressof(self.control)
         self.n_threads = n_threads
         self.natives = _Natives()
+        self.ids = list[int]()  # native ids of workers that may change their CPU (Linux)
         self.renew_locks()
         self.threads = [
             threading.Thread(target=self._serve, args=(i,), name=f"ggml_cpu-{i}", daemon=True)
@@ -99,6 +100,8 @@ class _Pool:
         """Run a worker thread: native code during runs, sleep in Python when idle."""
         if self.cpus:
             host.set_affinity(self.cpus[ith % len(self.cpus)])
+        elif host.SYSTEM == "linux" and not self.control[CROWDED]:
+            self.ids.append(threading.get_native_id())
         while not self.control[QUIT]:
             self.natives.work(self.address, ith, self.n_threads)
             with self.wake:
@@ -113,19 +116,27 @@ class _Pool:
             self.control[TIMES] = times
             before = host.set_affinity(self.cpus[0]) if self.cpus else None
             try:
-                self._keep_awake()
+                before = self._keep_awake() or before
                 self.natives.launch(self.address, 0, self.n_threads)
             finally:
                 self.busy = False
                 if before is not None:
                     host.set_affinity(before)
 
-    def _keep_awake(self) -> None:
-        """Set `busy`, so that workers do not sleep in Python, and wake all that do."""
+    def _keep_awake(self) -> Collection[int] | None:
+        """Set `busy`, so that workers do not sleep in Python, and wake all that do.
+
+        If this changes the CPUs of this thread, return those before. In a virtual machine, Linux
+        may wake a thread on the CPU of its waker, although another is idle, and keep it there. Each
+        barrier then takes 0.1 to 4 ms, so the caller and awakened workers use different CPUs.
+        """
         with self.wake:
             self.busy = True
-            if self.asleep:
-                self.wake.notify_all()
+            if not self.asleep:
+                return None
+            before = host.separate_cpus(self.ids) if self.ids else None
+            self.wake.notify_all()
+            return before
 
     def stop(self) -> None:
         """End the threads. `busy` remains set, so that every worker wakes up and reads QUIT."""
@@ -138,7 +149,7 @@ class _Pool:
 
     def forget_threads(self) -> None:
         """Drop all threads and renew the locks in a forked child, which has only one thread."""
-        self.threads = []
+        self.threads, self.ids = [], []
         self.renew_locks()
 
 

@@ -218,6 +218,28 @@ def test_wakes_from_sleep(executor):
         assert run_counts(executor, 7) == 7 * executor.n_threads
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs sched_getcpu")
+def test_workers_wake_on_other_cpus(monkeypatch):
+    """Linux may leave them on the caller's CPU although another is idle."""
+    executor, asked, usable = Executor(2), [], os.sched_getaffinity(0)
+    if len(usable) < 2:
+        pytest.skip("one CPU")
+    separate_cpus = host.separate_cpus
+    monkeypatch.setattr(
+        host, "separate_cpus", lambda ids: asked.append([*ids]) or separate_cpus(ids)
+    )
+    assert run_counts(executor, 3) == 6
+    assert asked == []
+    pool, deadline = executor._pool, time.monotonic() + SECONDS
+    while not pool.asleep and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert run_counts(executor, 3) == 6
+    assert asked == [pool.ids] == [[thread.native_id for thread in pool.threads]]
+    mine = os.sched_getaffinity(pool.ids[0])
+    assert mine < usable and len(mine) == len(usable) - 1
+    assert os.sched_getaffinity(0) == usable
+
+
 def test_change_of_threads():
     executor = Executor(2)
     assert run_counts(executor) == 200

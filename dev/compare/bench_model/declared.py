@@ -16,7 +16,7 @@ from dev.tiny_models._invent import shapes, values
 from llama_py.models import architecture_name
 
 WIDTH, N_LAYER = 1024, 16
-EXACT = "inp", "conv"  # parts of names of matrices in F32
+EXACT = "inp", "conv", "norm"  # parts of names of matrices in F32
 ATTENTION: dict[str, Value] = {
     "context_length": 40960,
     "embedding_length": WIDTH,
