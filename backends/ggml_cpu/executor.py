@@ -141,6 +141,7 @@ class _Pool:
     def stop(self) -> None:
         """End the threads. `busy` remains set, so that every worker wakes up and reads QUIT."""
         with self.running:
+            self.ids.clear()  # no thread changes its CPU
             self.control[QUIT] = 1
             self.control[GENERATION] += 1
             self._keep_awake()

@@ -238,6 +238,10 @@ def test_workers_wake_on_other_cpus(monkeypatch):
     mine = os.sched_getaffinity(pool.ids[0])
     assert mine < usable and len(mine) == len(usable) - 1
     assert os.sched_getaffinity(0) == usable
+    while not pool.asleep and time.monotonic() < deadline:
+        time.sleep(0.01)
+    executor.close()
+    assert os.sched_getaffinity(0) == usable
 
 
 def test_change_of_threads():
