@@ -120,10 +120,10 @@ class _Pool:
                 self.natives.launch(self.address, 0, self.n_threads)
             finally:
                 self.busy = False
-                if before is not None:
+                if before:
                     host.set_affinity(before)
 
-    def _keep_awake(self) -> Collection[int] | None:
+    def _keep_awake(self) -> Collection[int]:
         """Set `busy`, so that workers do not sleep in Python, and wake all that do.
 
         If this changes the CPUs of this thread, return those before. In a virtual machine, Linux
@@ -133,8 +133,8 @@ class _Pool:
         with self.wake:
             self.busy = True
             if not self.asleep:
-                return None
-            before = host.separate_cpus(self.ids) if self.ids else None
+                return ()
+            before = host.separate_cpus(self.ids) if self.ids else ()
             self.wake.notify_all()
             return before
 

@@ -80,13 +80,18 @@ def set_affinity(cpus: Collection[int]) -> Collection[int] | None:
 
 def separate_cpus(threads: Iterable[int]) -> Collection[int]:
     """Keep this thread on its current CPU, and other threads, by native ids, on this thread's other
-    CPUs (Linux). Return this thread's CPUs before the call."""
+    CPUs (Linux). Return this thread's CPUs before the call; () if nothing changed."""
     usable, mine = os.sched_getaffinity(0), {_libc().sched_getcpu()}
-    if others := usable - mine:
+    others = usable - mine
+    if not others or not mine <= usable:
+        return ()
+    try:
         os.sched_setaffinity(0, mine)
-        for id in threads:
-            with suppress(OSError):  # the thread has ended
-                os.sched_setaffinity(id, others)
+    except OSError:  # forbidden, as in some containers
+        return ()
+    for id in threads:
+        with suppress(OSError):  # the thread has ended
+            os.sched_setaffinity(id, others)
     return usable
 
 

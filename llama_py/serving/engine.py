@@ -399,7 +399,8 @@ class Engine(Resource):
         """Build the graphs of 1, 2, ... responses until the first request arrives. In a small model
         a graph takes longer than a step."""
         for n in range(1, self.n_slots + 1):
-            if self._came or not self._scheduler.is_unused:
+            scheduler = self._scheduler
+            if self._came or not scheduler.is_idle or any(s.n_held for s in scheduler.slots):
                 return
             build_step_graph(self._ctx, n)
             self._scheduler.caches.note(0, n)

@@ -82,11 +82,6 @@ class Scheduler:
     def is_idle(self) -> bool:
         return not self.waiting and not self.busy
 
-    @property
-    def is_unused(self) -> bool:
-        """True if memory is empty."""
-        return self.is_idle and not any(slot.n_held for slot in self.slots)
-
     def step(self) -> None:
         """End cancelled jobs, start waiting jobs in free slots, and compute a step."""
         self._sweep(waiting=True)
@@ -288,12 +283,11 @@ class Scheduler:
     def _score(self) -> None:
         """Process parts of prompts with all their logits, in one batch."""
         busy = [(slot, job) for slot, job in self.busy if job.has_unscored and not job.n_ahead]
-        alone = [one for one in busy if one[1].alone][:1]
-        most = min(self._rows(), max_rows(self.ctx.model.hparams.n_vocab)) if busy else 0
-        wanted = share_rows(alone or sorted(busy, key=lambda one: one[1].id), most)
-        busy = [(slot, job) for slot, job in busy if slot.id in wanted]
         if not busy:
             return
+        most = min(self._rows(), max_rows(self.ctx.model.hparams.n_vocab))
+        wanted = share_rows(busy, most)
+        busy = [(slot, job) for slot, job in busy if slot.id in wanted]
         n_top = {slot.id: job.request.prompt_logprobs for slot, job in busy}
         start = clock()
         try:

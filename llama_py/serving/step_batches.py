@@ -23,9 +23,11 @@ def n_clients(busy: Iterable[Busy]) -> int:
 
 
 def share_rows(busy: Iterable[Busy], most: int) -> dict[int, int]:
-    """Return how many tokens of each prompt to process with logits, by slot; at most `most`."""
-    found = {}
-    for slot, job in busy:
+    """Return how many tokens of each prompt to process with logits, by slot; at most `most`. The
+    oldest prompts are first; a job that must be alone, is."""
+    found, ordered = {}, sorted(busy, key=lambda one: one[1].id)
+    alone = [one for one in ordered if one[1].alone][:1]
+    for slot, job in alone or ordered:
         if n := min(len(job.request.prompt) - 1 - job.pos, most):
             found[slot.id] = n
             most -= n

@@ -244,6 +244,19 @@ def test_workers_wake_on_other_cpus(monkeypatch):
     assert os.sched_getaffinity(0) == usable
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs sched_setaffinity")
+def test_a_system_may_forbid_the_choice_of_cpus(monkeypatch):
+    def forbid(*_):
+        raise PermissionError
+
+    executor, deadline = Executor(2), time.monotonic() + SECONDS
+    assert run_counts(executor, 3) == 6
+    monkeypatch.setattr(os, "sched_setaffinity", forbid)
+    while not executor._pool.asleep and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert run_counts(executor, 3) == 6
+
+
 def test_change_of_threads():
     executor = Executor(2)
     assert run_counts(executor) == 200

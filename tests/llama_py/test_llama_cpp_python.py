@@ -243,11 +243,16 @@ def test_grammars(llm: Llama, tmp_path: Path) -> None:
         llm(PROMPT, grammar=YES)
 
 
+class NoDraft(llama_cpp.LlamaDraftModel):
+    def __call__(self, input_ids: Any, /, **kwargs: Any) -> Any:
+        return input_ids[:0]
+
+
 def test_drafts_do_not_change_the_text(llm: Llama, tmp_path: Path) -> None:
     prompt = "To be, or not to be: to be, or not"
     expected = get_text(llm(prompt, max_tokens=40, temperature=0))
     with pytest.raises(TypeError, match="LlamaPromptLookupDecoding"):
-        make(draft_model=llama_cpp.LlamaDraftModel())
+        make(draft_model=NoDraft())
     made = make(draft_model=LlamaPromptLookupDecoding(num_pred_tokens=4))
     assert get_text(made(prompt, max_tokens=40, temperature=0)) == expected
     draft = LlamaPromptLookupDecoding(max_ngram_size=2, num_pred_tokens=2)

@@ -99,13 +99,19 @@ def test_whoever_is_told_finds_it_counted() -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_graphs_are_built_before_the_first_request(name: str) -> None:
+def test_graphs_are_built_before_the_first_request(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is computed, and memory stays empty."""
     with engine(name, kv_unified=False, n_seq_max=3) as made:
+        memory, zeroed = made._ctx.memory, list[bool]()
+        clear = memory.clear
+        monkeypatch.setattr(memory, "clear", lambda data=True: zeroed.append(data) or clear(data))
         made._later(made._build_graphs()).result(WAIT)
+        assert zeroed == [False] * 3  # zeroing touches all pages of a large cache
         runner = made._ctx.runner
         assert {res.params.ubatch.n_seqs for res, _ in runner.graphs} == {1, 2, 3}
-        assert runner.ubatch is None and made._scheduler.is_unused
+        assert runner.ubatch is None and not any(slot.n_held for slot in made.slots())
         ids = [res for res, _ in runner.graphs]
         asked = ask_all(made, [request([s + 1], 8) for s in range(3)])
         assert [one.tokens for one in asked] == [alone(name, [s + 1], 8) for s in range(3)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ __all__ = ["LlamaDraftModel", "LlamaPromptLookupDecoding"]
 Ids = npt.NDArray[np.intc]
 
 
-class LlamaDraftModel:
+class LlamaDraftModel(ABC):
     """Base class of draft models. `Llama` accepts `LlamaPromptLookupDecoding` only."""
 
     @property
@@ -23,9 +24,9 @@ class LlamaDraftModel:
             "LlamaPromptLookupDecoding, or the path of a draft model's GGUF file"
         )
 
+    @abstractmethod
     def __call__(self, input_ids: Ids, /, **kwargs: Any) -> Ids:
         """Return a draft of the tokens after `input_ids`."""
-        raise NotImplementedError(f"{type(self).__name__} defines no draft")
 
 
 class LlamaPromptLookupDecoding(LlamaDraftModel):
