@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import exp
 
 SHARE = 0.5  # time that another client may add to a step, as a multiple of the step without it
 LEAST_SHARE = 0.125  # the same with many clients: each has an equal part of the time
+MEMORY = 30.0  # seconds of steps after which most of what a client added is forgotten
+LASTING = 3.0  # added seconds, within MEMORY, that halve a client's share
 
 
 class ClientShares:
     """Account of the time that each client added beyond its share.
 
     A client pays its debt by its share of each step. Until then its prompts wait. If it owes more
-    than a step, its responses wait as well.
+    than a step, its responses wait as well. A client that has added a lot of time has a smaller
+    share: a single long prompt is processed soon, while endless requests delay others less.
 
     share  of the current step; 0: there is one client, or no response
     """
@@ -20,6 +24,7 @@ class ClientShares:
     def __init__(self) -> None:
         self.share = 0.0
         self._debts: dict[str, float] = {}  # seconds
+        self._added: dict[str, float] = {}  # seconds, lately
         self._step = 0.0  # seconds of the last step
 
     def begin(self, n_clients: int) -> None:
@@ -33,14 +38,23 @@ class ClientShares:
         """Note that a client added this time to a step."""
         if self.share and seconds > 0:
             self._debts[client] = self._debts.get(client, 0) + seconds
+            self._added[client] = self._added.get(client, 0) + seconds
 
     def pay(self, others: Mapping[str, float], default: float) -> None:
         """Reduce debts by a step. Its seconds without a client are in others, or `default`."""
         left = dict[str, float]()
         for client, debt in self._debts.items():
-            paid = self.share * others.get(client, default)
+            share = self.share / (1 + self._added[client] / LASTING)
+            paid = share * others.get(client, default)
             if debt > paid:
                 left[client] = debt - paid
+        kept = exp(-default / MEMORY)
+        lately = {client: kept * seconds for client, seconds in self._added.items()}
+        self._added = {
+            client: seconds
+            for client, seconds in lately.items()
+            if client in left or seconds > default
+        }
         self._debts, self._step = left, default
 
     def owes(self, client: str) -> bool:

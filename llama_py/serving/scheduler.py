@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from time import monotonic
+from time import monotonic, thread_time
 
 from ggml_py.errors import ContextError
 from ggml_py.machine.building import clock
@@ -139,7 +139,7 @@ class Scheduler:
             free = [slot for slot in self.slots if slot.job is None]
             if not free or (self._is_tight and len(free) < len(self.slots)):
                 return
-            client, start = job.request.client, clock()
+            client, start = job.request.client, thread_time()
             owes = bool(n_slots) and self._turns.shares.owes_step(client)
             if owes or n_slots[client] >= self._client_slots:
                 continue
@@ -149,7 +149,7 @@ class Scheduler:
                 self._clients.begin(client, self.waiting)
                 self.waiting.remove(job)
                 self._begin(slot, job)
-                self._turns.shares.charge(client, clock() - start)
+                self._turns.shares.charge(client, thread_time() - start)
 
     def _find_slot(self, job: Job, free: Sequence[Slot]) -> Slot | None:
         """Return the slot for a job; None if its slot is busy, or another slot is computing the
@@ -345,11 +345,11 @@ class Scheduler:
         else:
             end, sampling = clock(), dict[str, float]()
             for slot, job in busy:
-                job.alone, began = False, clock()
+                job.alone, began = False, thread_time()
                 self.look(slot)
                 self._take(slot, job, end - (start if job.reads else since))
                 client = job.request.client
-                sampling[client] = sampling.get(client, 0) + clock() - began
+                sampling[client] = sampling.get(client, 0) + thread_time() - began
             self._turns.saw(busy, pieces, end - start, sampling)
 
     def _make_room(self, slot: Slot, job: Job) -> None:

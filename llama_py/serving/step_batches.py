@@ -71,7 +71,7 @@ class StepBatches:
         and the sampling of its tokens.
 
         pieces    prompt tokens in the batch, by slot
-        sampling  seconds by client, after the batch
+        sampling  CPU seconds by client, after the batch: clients do not pay for waits
         """
         by, answers = Counter[str](), Counter[str]()
         for slot, job in busy:

@@ -80,17 +80,27 @@ def test_a_client_adds_no_more_than_its_share_of_time(n_clients: int, share: flo
     """Whatever a client sends takes several steps' time; it then waits for as long as that is
     beyond its share."""
     shares = ClientShares()
-    added = others = 0.0
-    for _ in range(2000):
-        shares.begin(n_clients)
-        if not shares.owes("a"):
-            shares.charge("a", 0.05)
-            added += 0.05
-        shares.charge("b", 0.001)
-        shares.pay({"b": 0.019}, 0.02)
-        others += 0.02
-        assert not shares.owes("b")
-    assert 0.9 * share < added / others <= 1.05 * share
+
+    def added(n_steps: int, endless: str) -> float:
+        """Return the part of the time that a client adds whose requests do not end."""
+        total = others = 0.0
+        for _ in range(n_steps):
+            shares.begin(n_clients)
+            if not shares.owes(endless):
+                shares.charge(endless, 0.05)
+                total += 0.05
+            shares.charge("b", 0.0005)
+            shares.pay({"b": 0.0195}, 0.02)
+            others += 0.02
+            assert not shares.owes("b")
+        return total / others
+
+    assert 0.75 * share < added(100, "a") <= 1.05 * share + 0.025  # the first charge is early
+    added(5000, "a")
+    assert 0.25 * share < added(1000, "a") < 0.7 * share  # it has taken a lot lately
+    assert 0.75 * share < added(100, "c") <= 1.05 * share + 0.025
+    added(5000, "nobody")
+    assert added(100, "a") > 0.7 * share  # and is forgotten
     while shares.owes("a"):
         shares.pay({}, 0.02)
     shares.charge("a", 0.019)
