@@ -7,7 +7,8 @@ Honest clients repeat their requests, each from its own loopback address (Linux)
 number of tokens (--tokens). Hostile clients
 (load/rude.py) join from another process and address. They stop for --control seconds after every
 --every minutes: the speed of a shared machine drifts, so requests are compared with the same
-client's own requests before and after. Prints for each part: requests of each type, statuses,
+client's own requests before and after. A fixed calculation, repeated all the time, shows the drift
+within a part: a late request is listed with the machine's speed at that time. Prints for each part: requests of each type, statuses,
 memory, and times: of /health, between two tokens, and of a response as a multiple of that client's
 median without hostile clients.
 
@@ -38,6 +39,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
+import numpy as np
 import psutil
 
 from dev.compare.load.client import Answer, ask, watch_health
@@ -50,6 +52,8 @@ STOP = 1  # --timeout-stop
 BODIES = 32  # MiB of all bodies at once, the default of --max-bodies for text
 COPIES = 6  # of a body, while it is received, joined, decoded, parsed and tokenized
 HOSTILE = "127.0.0.200"
+PAUSE = 0.1  # seconds between two calculations that show the machine's speed
+NUMBERS = np.ones(2 << 20, np.float32)
 
 
 def main() -> int:
@@ -118,6 +122,7 @@ class Soak:
         self.n_tokens = [int(n) for n in args.tokens.split(",")]
         self.server, self.peak, self.expected = server_process(url), 0.0, list[list[list[int]]]()
         self.budget = 0.0
+        self.work, self.speeds = list[tuple[float, float]](), list[float]()
 
     async def run(self) -> None:
         async with AsyncExitStack() as stack:
@@ -164,10 +169,28 @@ class Soak:
     async def _control(self, clients: list[httpx.AsyncClient]) -> list[Wait]:
         """Measure honest requests without hostile clients."""
         self.waits, n_gaps = [], len(self.gaps)
+        n_work = len(self.work)
         self.until = time.monotonic() + self.args.control
-        await asyncio.gather(*(self._good(client, i) for i, client in enumerate(clients)))
+        await asyncio.gather(
+            *(self._good(client, i) for i, client in enumerate(clients)), self._calculate()
+        )
         del self.gaps[n_gaps:]  # the gaps shown are those with hostile clients
+        self.speeds.append(median(seconds for _, seconds in self.work[n_work:]))
         return self.waits
+
+    async def _calculate(self) -> None:
+        """Note the CPU seconds of a fixed calculation, again and again."""
+        while time.monotonic() < self.until:
+            start = time.thread_time()
+            NUMBERS.sum()
+            self.work.append((time.monotonic() - self.start, time.thread_time() - start))
+            await asyncio.sleep(PAUSE)
+
+    def _slowness(self, part: int, start: float, end: float) -> float:
+        """Return the calculation's median seconds at this time, as a multiple of those without
+        hostile clients before and after the part."""
+        found = [seconds for at, seconds in self.work if start - 0.5 <= at <= end + 0.5]
+        return 2 * median(found) / (self.speeds[part] + self.speeds[part + 1])
 
     async def _part(
         self,
@@ -180,6 +203,7 @@ class Soak:
         self.until = time.monotonic() + seconds
         await asyncio.gather(
             *(self._good(client, i) for i, client in enumerate(clients)),
+            self._calculate(),
             self._collect(results),
             self._measure(),
             watch_health(watch, self.until, 0.05, self.health, self.faults),
@@ -231,13 +255,16 @@ class Soak:
 
     def _compare(self) -> None:
         """Print the last part, as multiples of the median of the controls around it."""
-        base = self._base(len(self.parts) - 1)
+        part = len(self.parts) - 1
+        base = self._base(part)
         multiples = [wait.seconds / base[wait.client] for wait in self.parts[-1]]
         for wait, multiple in zip(self.parts[-1], multiples, strict=True):
             if multiple > self.args.most:
                 what = f"{self._n_tokens(wait.client)} tokens: {multiple:.2f} times the median"
+                slow = self._slowness(part, wait.at, wait.at + wait.seconds)
                 what += f" ({wait.seconds:.3f} s; the first token {wait.first:.3f}, the longest "
-                self.faults.append(f"{wait.at / 60:.2f} min: {what}gap {wait.gap:.3f})")
+                what += f"gap {wait.gap:.3f}; the machine takes {slow:.2f} times as long)"
+                self.faults.append(f"{wait.at / 60:.2f} min: {what}")
         seen = ", ".join(f"{what} {n}" for what, n in self.seen.most_common())
         has = f"{self.server.num_threads()} threads, {self.server.num_fds()} files"
         print(
@@ -250,6 +277,7 @@ class Soak:
             ("/health", self.health, "s"),
             ("a token", self.gaps, "s"),
             ("a response", multiples, "times the median"),
+            ("the calculation", self._slownesses(part), "times the median"),
             (
                 "the same, without",
                 [wait.seconds / base[wait.client] for wait in self.controls[-1]],
@@ -265,6 +293,11 @@ class Soak:
         """Return each client's median seconds without hostile clients before and after a part."""
         around = [*self.controls[part], *self.controls[part + 1]]
         return {i: median(x.seconds for x in around if x.client == i) for i in self._all}
+
+    def _slownesses(self, part: int) -> list[float]:
+        """Return the calculation's times of a part, each the median of a second."""
+        starts = {int(wait.at) for wait in self.parts[part]}
+        return [self._slowness(part, start + 0.5, start + 0.5) for start in starts]
 
     def _tell_all(self) -> None:
         parts, controls = list[tuple[int, float]](), list[tuple[int, float]]()

@@ -8,15 +8,15 @@ from math import exp
 SHARE = 0.5  # time that another client may add to a step, as a multiple of the step without it
 LEAST_SHARE = 0.125  # the same with many clients: each has an equal part of the time
 MEMORY = 30.0  # seconds of steps after which most of what a client added is forgotten
-LASTING = 3.0  # added seconds, within MEMORY, that halve a client's share
+LASTING = 1.0  # added seconds, within MEMORY, at which a client has three quarters of its share
 
 
 class ClientShares:
     """Account of the time that each client added beyond its share.
 
     A client pays its debt by its share of each step. Until then its prompts wait. If it owes more
-    than a step, its responses wait as well. A client that has added a lot of time has a smaller
-    share: a single long prompt is processed soon, while endless requests delay others less.
+    than a step, its responses wait as well. The share of a client that lately added a lot of time
+    goes down to a half: a single prompt is processed soon, endless requests delay others less.
 
     share  of the current step; 0: there is one client, or no response
     """
@@ -44,7 +44,7 @@ class ClientShares:
         """Reduce debts by a step. Its seconds without a client are in others, or `default`."""
         left = dict[str, float]()
         for client, debt in self._debts.items():
-            share = self.share / (1 + self._added[client] / LASTING)
+            share = self.share * (1 + 1 / (1 + self._added[client] / LASTING)) / 2
             paid = share * others.get(client, default)
             if debt > paid:
                 left[client] = debt - paid
