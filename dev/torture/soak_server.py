@@ -8,9 +8,10 @@ number of tokens (--tokens). Hostile clients
 (load/rude.py) join from another process and address. They stop for --control seconds after every
 --every minutes: the speed of a shared machine drifts, so requests are compared with the same
 client's own requests before and after. A fixed calculation, repeated all the time, shows the drift
-within a part: a late request is listed with the machine's speed at that time. Prints for each part: requests of each type, statuses,
-memory, and times: of /health, between two tokens, and of a response as a multiple of that client's
-median without hostile clients.
+within a part: late requests are listed with its time, as a multiple of its median without hostile
+clients. Prints for each part: requests of each type, statuses, memory, and times: of /health,
+between two tokens, and of a response as a multiple of that client's median without hostile
+clients.
 
 The exit code is 1 if an honest request fails, has another response, or takes more than --most times
 that median; if the server ends, responds with 5xx to a client's fault, or exceeds its memory
