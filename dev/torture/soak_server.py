@@ -188,8 +188,8 @@ class Soak:
             await asyncio.sleep(PAUSE)
 
     def _slowness(self, part: int, start: float, end: float) -> float:
-        """Return the calculation's median seconds at this time, as a multiple of those without
-        hostile clients before and after the part."""
+        """Return the calculation's median seconds at this time, as a multiple of its median without
+        hostile clients."""
         found = [seconds for at, seconds in self.work if start - 0.5 <= at <= end + 0.5]
         return 2 * median(found) / (self.speeds[part] + self.speeds[part + 1])
 
@@ -264,7 +264,7 @@ class Soak:
                 what = f"{self._n_tokens(wait.client)} tokens: {multiple:.2f} times the median"
                 slow = self._slowness(part, wait.at, wait.at + wait.seconds)
                 what += f" ({wait.seconds:.3f} s; the first token {wait.first:.3f}, the longest "
-                what += f"gap {wait.gap:.3f}; the machine takes {slow:.2f} times as long)"
+                what += f"gap {wait.gap:.3f}; the calculation {slow:.2f} times its median)"
                 self.faults.append(f"{wait.at / 60:.2f} min: {what}")
         seen = ", ".join(f"{what} {n}" for what, n in self.seen.most_common())
         has = f"{self.server.num_threads()} threads, {self.server.num_fds()} files"

@@ -7,8 +7,8 @@ from math import exp
 
 SHARE = 0.5  # time that another client may add to a step, as a multiple of the step without it
 LEAST_SHARE = 0.125  # the same with many clients: each has an equal part of the time
-MEMORY = 30.0  # seconds of steps after which most of what a client added is forgotten
-LASTING = 1.0  # added seconds, within MEMORY, at which a client has three quarters of its share
+MEMORY = 30.0  # time constant, in seconds of steps
+LASTING = 1.0  # added seconds that reduce a client's share to three quarters
 
 
 class ClientShares:
@@ -16,9 +16,9 @@ class ClientShares:
 
     A client pays its debt by its share of each step. Until then its prompts wait. If it owes more
     than a step, its responses wait as well. The share of a client that lately added a lot of time
-    goes down to a half: a single prompt is processed soon, endless requests delay others less.
+    falls to a half: a single prompt is processed soon, endless requests delay others less.
 
-    share  of the current step; 0: there is one client, or no response
+    share  of the current step; 0 with one client, or without responses
     """
 
     def __init__(self) -> None:
