@@ -1,4 +1,5 @@
-"""Download of model files from the Hugging Face Hub with its library."""
+"""Files of Hugging Face repositories: the choice of a model's file, its shards, and downloads with
+the Hub's library."""
 
 from __future__ import annotations
 
@@ -10,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ggml_py.errors import ModelError
-from ggml_py.machine.extras import install_hint
 
-REACH_S = 10  # seconds until a silent Hub counts as unreachable
-USUAL = ("*q4_k_m*.gguf", "*q8_0*.gguf", "*.gguf")  # patterns of a model without a filename
-_SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
-_PARTS = "mmproj", "imatrix"  # files next to a model
+USUAL = ("Q4_K_M", "Q8_0")  # llama.cpp's choice without a requested type
+SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
+_REACH_S = 10  # seconds until a silent Hub counts as unreachable
+_OTHERS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")  # parts of other names
 
 
 def download_matching(
@@ -35,39 +35,42 @@ def download_matching(
     Raises ModelError, a ValueError, if no file, or several files, match a name; and the library's
     errors.
     """
-    names = _list_files(repo_id, cache_dir)
-    if filename is None:
-        models = [n for n in names if not any(part in n for part in _PARTS)]
-        found = next((m for p in USUAL if (m := [n for n in models if fnmatch(n.lower(), p)])), [])
-        name = _choose_file(repo_id, _heads(found)[:1], USUAL[-1], names)
-    else:
-        name = _choose_file(repo_id, _match(names, filename), filename, names)
-    wanted = [_choose_file(repo_id, _match(names, other), other, names) for other in others]
+    hub = import_hub("from_pretrained")
+    names = _list_files(hub, repo_id, cache_dir)
+    name = choose_file(repo_id, names) if filename is None else _match(repo_id, names, filename)
+    wanted = [name, *(_match(repo_id, names, other) for other in others)]
     where: dict[str, Any] = {"local_dir": local_dir, "cache_dir": cache_dir}
     path, *_ = [
-        str(_library().hf_hub_download(repo_id, one, **where))
-        for first in (name, *wanted)
-        for one in _shards(first, names)
+        str(hub.hf_hub_download(repo_id, one, **where))
+        for first in wanted
+        for one in list_shards(first, names)
     ]
     return path
 
 
-def _library() -> Any:
+def import_hub(user: str) -> Any:
+    """Return the Hub's library. ModelError, with the user's name, if it is not installed."""
     try:
         import huggingface_hub
     except ImportError:
-        raise ModelError(f"from_pretrained needs huggingface_hub: {install_hint('hub')}") from None
+        from ggml_py.machine.extras import install_hint
+
+        raise ModelError(f"{user} needs huggingface_hub: {install_hint('hub')}") from None
     return huggingface_hub
 
 
-def _list_files(repo_id: str, cache_dir: str | PathLike[str] | None) -> list[str]:
+def list_files(hub: Any, repo_id: str, token: str | None = None) -> list[str]:
+    """Return the names of a repository's files on the Hub. Raises the errors of its library."""
+    # This request, unlike list_repo_files and tree requests, is not retried.
+    found = hub.HfApi().model_info(repo_id, token=token, timeout=_REACH_S).siblings
+    return sorted(one.rfilename for one in found or ())
+
+
+def _list_files(hub: Any, repo_id: str, cache_dir: str | PathLike[str] | None) -> list[str]:
     """Return the names of a repository's files; of its cached files if the Hub cannot be
     reached."""
-    hub = _library()
     try:
-        # This request, unlike list_repo_files, is not retried.
-        found = hub.HfApi().model_info(repo_id, timeout=REACH_S).siblings
-        return sorted(one.rfilename for one in found or ())
+        return list_files(hub, repo_id)
     except Exception:  # many classes without a common base
         try:
             folder = hub.snapshot_download(repo_id, cache_dir=cache_dir, local_files_only=True)
@@ -78,31 +81,66 @@ def _list_files(repo_id: str, cache_dir: str | PathLike[str] | None) -> list[str
     return sorted(p.relative_to(folder).as_posix() for p in Path(folder).rglob("*") if p.is_file())
 
 
-def _match(names: Sequence[str], pattern: str) -> list[str]:
-    """Return the names that match a pattern, as a whole path or without its folder."""
-    return [n for n in names if fnmatch(n, pattern) or fnmatch(n.rpartition("/")[2], pattern)]
+def choose_file(repo: str, names: Sequence[str], quant: str = "") -> str:
+    """Return a repository's model file of a type; without a type, of a usual type, or the first
+    file. ModelError, with the repository's name, if it is missing."""
+    models = [name for name in names if is_model(name)]
+    for tag in (quant,) if quant else USUAL:
+        for name in models:
+            if re.search(re.escape(tag) + "[.-]", name, re.IGNORECASE):
+                return name
+    if quant or not models:
+        wanted = f"no GGUF file of type {quant}" if quant else "no GGUF file"
+        raise ModelError(f"{repo}: {wanted} found{join_names(models)}")
+    return models[0]
 
 
-def _heads(names: Sequence[str]) -> list[str]:
-    """Return the names without the second and later shards of a file."""
-    return [n for n in names if (part := _SHARD.search(n)) is None or int(part[1]) == 1]
-
-
-def _choose_file(repo_id: str, found: Sequence[str], pattern: str, names: Sequence[str]) -> str:
-    """Return the only file of a list, or the first of its shards."""
-    heads = _heads(found) or found
+def _match(repo: str, names: Sequence[str], pattern: str) -> str:
+    """Return the only file, or the first of its shards, that matches a pattern, as a whole path or
+    without its folder."""
+    found = [n for n in names if fnmatch(n, pattern) or fnmatch(n.rpartition("/")[2], pattern)]
+    heads = [name for name in found if _is_head(name)] or found
     if len(heads) == 1:
         return heads[0]
-    shown = ", ".join(heads or names)
-    problem = "several files match" if heads else "no file matches"
-    has = "" if heads else "; it has"
-    raise ModelError(f"{repo_id}: {problem} {pattern!r}{has or ':'} {shown}")
+    if heads:
+        raise ModelError(f"{repo}: several files match {pattern!r}: {', '.join(heads)}")
+    raise ModelError(f"{repo}: no file matches {pattern!r}{join_names(names)}")
 
 
-def _shards(name: str, names: Sequence[str]) -> list[str]:
-    """Return the names of all shards of a file."""
-    part = _SHARD.search(name)
-    if part is None:
+def join_names(names: Sequence[str]) -> str:
+    """Return the end of an error that lists the files of a repository."""
+    if not names:
+        return ""
+    return f"; it has {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
+
+
+def is_model(name: str) -> bool:
+    """Return True if a file is a model, or its first shard (common_download: find_best_model)."""
+    return is_part(name) and _is_head(name)
+
+
+def is_part(name: str) -> bool:
+    """Return True if a file is a model, or a shard of one."""
+    base = name.rpartition("/")[2]
+    return name.endswith(".gguf") and not any(other in base for other in _OTHERS)
+
+
+def _is_head(name: str) -> bool:
+    shard = SHARD.search(name)
+    return shard is None or int(shard[1]) == 1
+
+
+def list_shards(name: str, names: Sequence[str]) -> list[str]:
+    """Return all files of a model, the first shard before the others."""
+    found = SHARD.search(name)
+    if found is None:
         return [name]
-    stem, end = name[: part.start()], f"-of-{part[2]}.gguf"
-    return [n for n in names if n.startswith(stem) and n.endswith(end) and len(n) == len(name)]
+    stem = name[: found.start()]
+    return sorted(
+        n
+        for n in names
+        if n.startswith(stem)
+        and (p := SHARD.search(n))
+        and p.start() == len(stem)
+        and p[2] == found[2]
+    )

@@ -25,7 +25,7 @@ VOCABULARIES = (
     "llama_py/tokenizer/special.py",
     "apps/llama_py_tools/command/chat_params.py",
     "llama_py/chat/reasoning_formats.py",
-    "apps/llama_py_tools/models/hub.py",  # how names of files begin
+    "llama_py/loading/hub.py",  # how names of files begin
     "dev/compare/transformers_side.py",  # models of another library
     "dev/compare/judge_transformers.py",
     "dev/compare/judge_peers.py",

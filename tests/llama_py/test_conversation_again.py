@@ -18,12 +18,6 @@ from tests.support.commands import DEMO
 LONG = "Speak of love and of the king! " * 10
 
 
-@pytest.fixture(scope="module")
-def model() -> Iterator[llama_py.Model]:
-    with llama_py.load() as model:
-        yield model
-
-
 def text(pieces: Iterator[llama_py.Piece]) -> str:
     return "".join(piece.text for piece in pieces)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,6 @@ import llama_py
 from ggml_py.errors import ContextError, ModelError
 
 SHORT: Any = {"temp": 0, "max_tokens": 8}
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[llama_py.Model]:
-    with llama_py.load() as model:
-        yield model
 
 
 def test_public_names() -> None:

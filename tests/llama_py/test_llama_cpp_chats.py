@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -33,19 +32,6 @@ TOOL = {
         },
     },
 }
-
-
-@pytest.fixture(scope="module")
-def llm() -> Iterator[Llama]:
-    made = make()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[llama_py.Model]:
-    with llama_py.load() as found:
-        yield found
 
 
 def test_unknown_names_are_type_errors_with_the_known_ones(llm: Llama) -> None:
@@ -209,7 +195,7 @@ class Hub(ModuleType):
     def HfApi(self) -> Hub:
         return self
 
-    def model_info(self, repo: str, timeout: float) -> Any:
+    def model_info(self, repo: str, **_: Any) -> Any:
         return SimpleNamespace(siblings=[SimpleNamespace(rfilename=name) for name in self.names])
 
     def hf_hub_download(self, repo: str, name: str, **_: Any) -> Path:
@@ -240,6 +226,15 @@ def test_from_pretrained(
     for wrong, why in (("*Q2*", "no file matches"), ("*.gguf", "several files match")):
         with pytest.raises(ValueError, match=f"user/model: {why} {re.escape(repr(wrong))}"):
             Llama.from_pretrained("user/model", wrong)
+
+
+def test_parts_of_other_kinds_are_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Hub("README.md", "eagle3-x-Q4_K_M.gguf", "x-F16.gguf", "x-Q8_0.gguf")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", found)
+    assert Llama.from_pretrained("user/model", verbose=False) and found.asked == ["x-Q8_0.gguf"]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Hub("README.md", "mmproj-F16.gguf"))
+    with pytest.raises(ValueError, match="user/model: no GGUF file found"):
+        llama_py.Model.from_pretrained("user/model")
 
 
 def test_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,23 +32,10 @@ from tests.support.llama_cpp_python import PROMPT, YES, get_text, make
 
 
 @pytest.fixture(scope="module")
-def llm() -> Iterator[Llama]:
-    made = make()
-    yield made
-    made.close()
-
-
-@pytest.fixture(scope="module")
 def with_rows() -> Iterator[Llama]:
     made = make(logits_all=True)
     yield made
     made.close()
-
-
-@pytest.fixture(scope="module")
-def model() -> Iterator[llama_py.Model]:
-    with llama_py.load() as found:
-        yield found
 
 
 def test_a_greedy_text_is_that_of_generate(llm: Llama, model: llama_py.Model) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ggml_py.errors import ModelError
+from llama_py.loading.hub import is_model
 from llama_py.serving import model_size
 from llama_py_server.models import preset
 from llama_py_server.models.model_pool import ModelEntry
@@ -145,10 +146,10 @@ def _of_folder(folder: str) -> Iterator[CatalogEntry]:
         return
     for path in sorted(Path(folder).iterdir()):
         if path.is_dir():
-            files = [p for p in sorted(path.glob("*.gguf")) if hub.is_model(p.name)]
+            files = [p for p in sorted(path.glob("*.gguf")) if is_model(p.name)]
             if files:
                 yield CatalogEntry(path.name, str(files[0]), "folder", mmproj=_eyes(files[0]))
-        elif path.suffix == ".gguf" and hub.is_model(path.name):
+        elif path.suffix == ".gguf" and is_model(path.name):
             yield CatalogEntry(local_models.short_name(path), str(path), "folder")
 
 

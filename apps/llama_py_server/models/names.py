@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from llama_py_tools.models.hub import USUAL
+from llama_py.loading.hub import USUAL
 from llama_py_tools.models.local_models import split_type
 
 LATEST = "latest"  # Ollama's tag of a name without one

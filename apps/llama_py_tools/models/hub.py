@@ -10,6 +10,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ggml_py.errors import ModelError
+from llama_py.loading.hub import (
+    SHARD,
+    choose_file,
+    import_hub,
+    is_model,
+    is_part,
+    join_names,
+    list_files,
+    list_shards,
+)
 from llama_py_tools.command.logs import log
 
 if TYPE_CHECKING:
@@ -18,14 +29,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PRESET = "preset.ini"  # file in the top folder of a repository
-REACH_S = 10  # seconds until a silent Hub counts as unreachable
-USUAL = ("Q4_K_M", "Q8_0")  # llama.cpp's choice without a requested type
-_OTHERS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")  # parts of other names
 _UNREACHABLE = {"ConnectionError", "Timeout", "TransportError"}  # errors of requests and httpx
 _TYPE = re.compile(
     r"[-.]((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|BF16|F16|F32|MXFP4\w*))\.gguf$", re.IGNORECASE
 )
-_PART = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 
 
 def download_model(file: FileParams) -> str:
@@ -57,7 +64,7 @@ def find_vision_file(name: str, names: Sequence[str]) -> str:
     the nearest precision (common_download: find_best_sibling), or ""."""
 
     def bits(name: str) -> int:
-        kind = _TYPE.search(_PART.sub(".gguf", name))
+        kind = _TYPE.search(SHARD.sub(".gguf", name))
         number = re.search(r"\d+", kind[1]) if kind else None
         return int(number[0]) if number else 0
 
@@ -76,12 +83,11 @@ def _find_wanted(file: FileParams) -> tuple[FileParams, str, Sequence[str]]:
     """Return the options for `download_file`, the model's file, and all files of its repository."""
     repo, _, quant = file.hf_repo.partition(":")
     if repo.count("/") != 1:
-        raise _error(f"-hf {file.hf_repo}: expected USER/MODEL or USER/MODEL:QUANT")
+        raise ModelError(f"-hf {file.hf_repo}: expected USER/MODEL or USER/MODEL:QUANT")
     file, names = _names(file)
-    name = (
-        _find_named(repo, names, file.hf_file) if file.hf_file else choose_file(repo, names, quant)
-    )
-    return file, name, names
+    if file.hf_file:
+        return file, _find_named(repo, names, file.hf_file), names
+    return file, choose_file(f"-hf {repo}", names, quant), names
 
 
 def download_file(file: FileParams, name: str) -> str:
@@ -131,7 +137,7 @@ def remove_model(name: str) -> bool:
     """
     for repo in _repos(_library()):
         files = [(file, path) for revision in _revisions(repo) for file, path in _paths(revision)]
-        models = [(file, _full_name(repo.repo_id, path)) for file, path in files if _is_part(path)]
+        models = [(file, _full_name(repo.repo_id, path)) for file, path in files if is_part(path)]
         gone = [file for file, full in models if full == name]
         if gone and len(gone) == len(models):
             shutil.rmtree(repo.repo_path)
@@ -187,62 +193,15 @@ def cached_names() -> dict[str, Path]:
 
 def _full_name(repo: str, name: str) -> str:
     """Return the full name of a model, from any part of its file."""
-    kind = _TYPE.search(_PART.sub(".gguf", name))
+    kind = _TYPE.search(SHARD.sub(".gguf", name))
     return f"{repo}:{kind[1].upper()}" if kind else repo
-
-
-def is_model(name: str) -> bool:
-    """Return True if a file is a model, or its first shard (common_download: find_best_model)."""
-    part = _PART.search(name)
-    return _is_part(name) and (part is None or int(part[1]) == 1)
-
-
-def _is_part(name: str) -> bool:
-    """Return True if a file is a model, or a shard of one."""
-    base = name.rpartition("/")[2]
-    return name.endswith(".gguf") and not any(other in base for other in _OTHERS)
-
-
-def choose_file(repo: str, names: Sequence[str], quant: str) -> str:
-    """Return the file of a type; without a type, of a usual type, or the first file."""
-    models = [name for name in names if is_model(name)]
-    for tag in (quant,) if quant else USUAL:
-        for name in models:
-            if re.search(re.escape(tag) + "[.-]", name, re.IGNORECASE):
-                return name
-    if quant or not models:
-        wanted = f"no GGUF file of type {quant}" if quant else "no GGUF file"
-        raise _error(f"-hf {repo}: {wanted} found{_list(models)}")
-    return models[0]
-
-
-def list_shards(name: str, names: Sequence[str]) -> list[str]:
-    """Return all files of a model, the first shard before the others."""
-    found = _PART.search(name)
-    if found is None:
-        return [name]
-    stem = name[: found.start()]
-    return sorted(
-        n
-        for n in names
-        if n.startswith(stem)
-        and (p := _PART.search(n))
-        and p.start() == len(stem)
-        and p[2] == found[2]
-    )
 
 
 def _find_named(repo: str, names: Sequence[str], name: str) -> str:
     if name not in names:
         models = [name for name in names if name.endswith(".gguf")]
-        raise _error(f"-hff {name}: {repo} does not have this file{_list(models)}")
+        raise ModelError(f"-hff {name}: {repo} does not have this file{join_names(models)}")
     return name
-
-
-def _list(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    return f"; it has {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}"
 
 
 def _names(file: FileParams) -> tuple[FileParams, list[str]]:
@@ -254,17 +213,17 @@ def _names(file: FileParams) -> tuple[FileParams, list[str]]:
     hub, repo, why = _library(), file.hf_repo.partition(":")[0], ""
     if not file.offline:
         try:
-            # This request, unlike tree requests, is not retried.
-            found = hub.HfApi().model_info(repo, token=file.hf_token or None, timeout=REACH_S)
-            return file, sorted(one.rfilename for one in found.siblings or ())
+            return file, list_files(hub, repo, file.hf_token or None)
         except Exception as e:  # many classes without a common base
             if not _UNREACHABLE & {kind.__name__ for kind in type(e).__mro__}:
-                raise _error(f"-hf {repo}: {_line(e)}") from None
+                raise ModelError(f"-hf {repo}: {_line(e)}") from None
             why = f"the Hugging Face Hub cannot be reached ({_line(e)})"
     cached = [name for found in _repos(hub) if found.repo_id == repo for name in _files(found)]
     if not cached:
         remedy = "check the network" if why else "run without --offline to download it"
-        raise _error(f"-hf {repo}: {f'{why}, and ' if why else ''}it is not in the cache; {remedy}")
+        raise ModelError(
+            f"-hf {repo}: {f'{why}, and ' if why else ''}it is not in the cache; {remedy}"
+        )
     if why:
         log.warning("-hf %s: %s; using the files in the cache", repo, why)
     return replace(file, offline=True), sorted(cached)
@@ -301,7 +260,7 @@ def _ask_hub(repo: str, ask: Callable[[], T]) -> T:
     try:
         return ask()
     except Exception as e:  # many classes without a common base
-        raise _error(f"-hf {repo}: {_line(e)}") from None
+        raise ModelError(f"-hf {repo}: {_line(e)}") from None
 
 
 def _line(e: Exception) -> str:
@@ -309,16 +268,4 @@ def _line(e: Exception) -> str:
 
 
 def _library() -> Any:
-    try:
-        import huggingface_hub
-    except ImportError:
-        from ggml_py.machine.extras import install_hint
-
-        raise _error(f"-hf needs huggingface_hub: {install_hint('hub')}") from None
-    return huggingface_hub
-
-
-def _error(text: str) -> Exception:
-    from ggml_py.errors import ModelError
-
-    return ModelError(text)
+    return import_hub("-hf")

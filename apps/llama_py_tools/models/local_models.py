@@ -12,7 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from llama_py_tools.models.hub import cached_files, is_model
+from llama_py.loading.hub import is_model
+from llama_py_tools.models.hub import cached_files
 from llama_py_tools.models.url import folder
 
 _NAME = re.compile(r"[^/\\]+")
