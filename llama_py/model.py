@@ -16,7 +16,7 @@ from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.loading.model import LoadedModel, LoadOptions
 from llama_py.params import AnswerParams, ContextParams, GenerateParams, ModelParams, SamplingParams
 from llama_py.params.other_names import resolve_aliases
-from llama_py.support.signature import describe, describe_options, takes
+from llama_py.support.signature import describe, describe_options
 
 # The methods import the modules for text, which contexts without text do not need.
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from ggml_py.backend import Device
     from llama_py.chat.answer import ChatAnswer
+    from llama_py.params.answer_options import AnswerOptions
     from llama_py.text.chat_prompt import ChatPrompt, ChatReader, Message, Tool
     from llama_py.text.generate import Piece, Pieces
     from llama_py.text.score import Boundary, Scorer, TextScore
@@ -72,8 +73,8 @@ class Model(LoadedModel):
         ContextParams."""
         return Context(self, n_ctx=n_ctx, **options)
 
-    @takes(AnswerParams)
-    def generate(self, prompt: Prompt, **options: Any) -> str:
+    @describe_options(AnswerParams)
+    def generate(self, prompt: Prompt, **options: Unpack[AnswerOptions]) -> str:
         """Generate the text that follows a prompt; options are the fields of AnswerParams.
 
         Usual names of other libraries are accepted: `temperature`, `max_new_tokens`, `n_predict`,
@@ -88,15 +89,19 @@ class Model(LoadedModel):
 
         return join_pieces(self.stream(prompt, **options))
 
-    @takes(AnswerParams)
-    def stream(self, prompt: Prompt, **options: Any) -> Pieces:
+    @describe_options(AnswerParams)
+    def stream(self, prompt: Prompt, **options: Unpack[AnswerOptions]) -> Pieces:
         """Do `generate`, but yield pieces. This ends the previous response."""
         p = AnswerParams(**resolve_aliases(options))
         return self._start_answer(tokenize_prompt(self.tokenizer, prompt), p)
 
-    @takes(AnswerParams)
+    @describe_options(AnswerParams)
     def infill(
-        self, prefix: str, suffix: str, extra: Sequence[Mapping[str, str]] = (), **options: Any
+        self,
+        prefix: str,
+        suffix: str,
+        extra: Sequence[Mapping[str, str]] = (),
+        **options: Unpack[AnswerOptions],
     ) -> str:
         """Generate the text between two texts, if the model was trained for it. `extra`: see
         `llama_py.text.infill.infill_ids`. TokenizerError for other models."""
@@ -189,7 +194,7 @@ class Model(LoadedModel):
         tools: None = None,
         images: Sequence[Given] = (),
         media_path: str | Path | None = None,
-        **options: Any,
+        **options: Unpack[AnswerOptions],
     ) -> str: ...
 
     @overload
@@ -202,7 +207,7 @@ class Model(LoadedModel):
         parallel_tool_calls: bool | None = None,
         images: Sequence[Given] = (),
         media_path: str | Path | None = None,
-        **options: Any,
+        **options: Unpack[AnswerOptions],
     ) -> ChatAnswer: ...
 
     @describe_options(AnswerParams)
@@ -215,7 +220,7 @@ class Model(LoadedModel):
         parallel_tool_calls: bool | None = None,
         images: Sequence[Given] = (),
         media_path: str | Path | None = None,
-        **options: Any,
+        **options: Unpack[AnswerOptions],
     ) -> str | ChatAnswer:
         """Return the response to a question, or to a conversation [{"role": "user", "content":
         ...}, ...], through the model's chat template, without the model's reasoning.
@@ -251,7 +256,7 @@ class Model(LoadedModel):
         parallel_tool_calls: bool | None = None,
         images: Sequence[Given] = (),
         media_path: str | Path | None = None,
-        **options: Any,
+        **options: Unpack[AnswerOptions],
     ) -> Iterator[Piece]:
         """Yield the response of `chat` in pieces; reasoning is in `Piece.reasoning`, tool calls in
         `Piece.tool_calls`. This ends the previous response."""

@@ -28,7 +28,10 @@ from llama_py.text.chat_prompt import (
 from llama_py.text.generate import Pieces, stream
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from llama_py.chat.answer import ToolCall
+    from llama_py.params.answer_options import AnswerOptions
     from llama_py.vision.messages import Given
 
 ROUNDS = 8  # maximum number of responses with tool calls in `run`
@@ -96,9 +99,17 @@ class Conversation:
         self.start = [{"role": "system", "content": text}] if text else []
         self.messages = [*self.start, *rest]
 
-    def ask(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
+    def ask(
+        self,
+        text: str,
+        images: Sequence[Given] = (),
+        *,
+        tool_choice: str | Message = "auto",
+        **options: Unpack[AnswerOptions],
+    ) -> Pieces:
         """Add a user message and yield the response: `add_user_message`, then `answer`."""
-        return self.answer(self.add_user_message(text, images), **options)
+        ids = self.add_user_message(text, images)
+        return self.answer(ids, tool_choice=tool_choice, **options)
 
     def add_user_message(self, text: str, images: Sequence[Given] = ()) -> list[int]:
         """Add a message; return the tokens of the conversation that are not cached.
@@ -144,14 +155,20 @@ class Conversation:
         chat, n_ctx = self._build_prompt([*self.start, *self.messages[start:]]), self.n_ctx
         return max(n_ctx - n_ctx // ROOM - n_cells(chat.ids()), 0)
 
-    def run(self, text: str, images: Sequence[Given] = (), **options: Any) -> Pieces:
+    def run(
+        self,
+        text: str,
+        images: Sequence[Given] = (),
+        *,
+        tool_choice: str | Message = "auto",
+        **options: Unpack[AnswerOptions],
+    ) -> Pieces:
         """Do `ask`. While a response calls functions in `tools`, up to ROUNDS times, call them and
-        yield the next response, which gets the results. An option tool_choice applies to the first
-        response only. Raises also the errors of `call_function`."""
+        yield the next response, which gets the results. tool_choice applies to the first response
+        only. Raises also the errors of `call_function`."""
         from llama_py.chat.functions import call_function
 
-        yield from self.ask(text, images, **options)
-        options.pop("tool_choice", None)
+        yield from self.ask(text, images, tool_choice=tool_choice, **options)
         for _ in range(ROUNDS):
             functions = [tool for tool in self.tools if not isinstance(tool, Mapping)]
             known = {function.__name__ for function in functions}
@@ -214,22 +231,29 @@ class Conversation:
         )
         return ChatPrompt(self.ctx.model, messages, self.tools or None, how)
 
-    def answer(self, ids: Sequence[int], **options: Any) -> Pieces:
+    def answer(
+        self,
+        ids: Sequence[int],
+        *,
+        tool_choice: str | Message = "auto",
+        **options: Unpack[AnswerOptions],
+    ) -> Pieces:
         """Yield the response to the tokens of `add_user_message`; options are the fields of
-        AnswerParams (with `temp` 0), and with tools tool_choice: auto, none, required, or a
-        function in OpenAI's form.
+        AnswerParams (with `temp` 0); tool_choice, with tools: auto, none, required, or a function
+        in OpenAI's form.
         `Piece.tool_calls` has tool calls; `Piece.error` is a violation of `json_schema`.
 
         If the caller stops, or after an error, the generated part becomes the response. If it
         is empty, the message is removed from the conversation.
         """
-        self._answering = self._answer(ids, options)
+        self._answering = self._answer(ids, tool_choice, options)
         return self._answering
 
-    def _answer(self, ids: Sequence[int], options: dict[str, Any]) -> Pieces:
+    def _answer(
+        self, ids: Sequence[int], choice: str | Message, options: Mapping[str, Any]
+    ) -> Pieces:
         answer: list[int] = []
-        failed, choice = False, options.pop("tool_choice", "auto")
-        chat = self._chat
+        failed, chat = False, self._chat
         reader = None if chat is None else chat.reader()
         try:
             if chat is None or choice != "auto":

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ggml_py._moved import Former
 from ggml_py.errors import AnswerError, ContextError, ModelError
@@ -25,12 +25,15 @@ from llama_py.params import GenerateParams, SamplingParams
 from llama_py.params.choosers import Answers, Chooser
 from llama_py.params.other_names import resolve_aliases
 from llama_py.sampler.constraint import ConstraintEnded
-from llama_py.support.signature import takes
+from llama_py.support.signature import describe_options
 from llama_py.text.text_stream import TextStream
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
     from llama_py.chat.arguments import Arguments
     from llama_py.chat.stream import AnswerDelta
+    from llama_py.params.answer_options import GenerateOptions
 
 log = logging.getLogger("llama_py")
 
@@ -103,8 +106,8 @@ class Piece:
 Pieces = Generator[Piece, None, None]
 
 
-@takes(GenerateParams)
-def stream(ctx: Context, prompt: Prompt, **options: Any) -> Pieces:
+@describe_options(GenerateParams)
+def stream(ctx: Context, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Pieces:
     """Continue a sequence with a prompt and yield the response during generation.
 
     options are the fields of GenerateParams; without a sampler, the most likely token is chosen.
