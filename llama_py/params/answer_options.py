@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from llama_py.params.choosers import Chooser, LogitsProcessor, Thinking
 
 
-class GenerateOptions(TypedDict, total=False):
+class StreamOptions(TypedDict, total=False):
     """The fields of GenerateParams, and their other names."""
 
     spec_type: str | Sequence[str]
@@ -58,7 +58,7 @@ class GenerateOptions(TypedDict, total=False):
     stop_words: str | Sequence[str]
 
 
-class AnswerOptions(GenerateOptions, total=False):
+class AnswerOptions(StreamOptions, total=False):
     """The fields of AnswerParams, their other names, and OpenAI's `response_format`."""
 
     samplers: str | Sequence[str]

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from llama_py.chat.arguments import Arguments
     from llama_py.chat.stream import AnswerDelta
-    from llama_py.params.answer_options import GenerateOptions
+    from llama_py.params.answer_options import StreamOptions
 
 log = logging.getLogger("llama_py")
 
@@ -107,7 +107,7 @@ Pieces = Generator[Piece, None, None]
 
 
 @describe_options(GenerateParams)
-def stream(ctx: Context, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Pieces:
+def stream(ctx: Context, prompt: Prompt, **options: Unpack[StreamOptions]) -> Pieces:
     """Continue a sequence with a prompt and yield the response during generation.
 
     options are the fields of GenerateParams; without a sampler, the most likely token is chosen.

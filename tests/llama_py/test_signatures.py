@@ -16,7 +16,7 @@ import llama_py
 from llama_py import AnswerParams, ContextParams, GenerateParams, Model, ModelParams, SamplingParams
 from llama_py.loading.model import LoadOptions
 from llama_py.params import other_names
-from llama_py.params.answer_options import AnswerOptions, GenerateOptions
+from llama_py.params.answer_options import AnswerOptions, StreamOptions
 from llama_py.params.option import Params
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,7 @@ def test_a_model_takes_the_fields_of_model_params() -> None:
 @pytest.mark.parametrize(
     ("options", "params", "other"),
     [
-        (GenerateOptions, GenerateParams, {}),
+        (StreamOptions, GenerateParams, {}),
         (AnswerOptions, AnswerParams, {"response_format": "Mapping[str, Any] | None"}),
     ],
 )
