@@ -13,47 +13,17 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from llama_py_server.routes import (
-    chat,
-    completions,
-    decisions,
-    embeddings,
-    hub,
-    leases,
-    mcp,
-    metrics,
-    models,
-    ollama,
-    ollama_manage,
-    ollama_models,
-    openapi,
-    operations,
-    page,
-    props,
-    rerank,
-    slots,
-    streams,
-    tei,
-    tgi,
-    tokens,
-    tools,
-    vertex,
-    vllm,
-)
+from llama_py_server.routes import leases, mcp, openapi, operations, page, tools, vertex
 from llama_py_server.routes.leases import Handler
+from llama_py_server.routes.ollama import greet
+from llama_py_server.routes.operations import COMPUTE, ERRORS, GET, OLLAMA, POST, STREAMED, OfAll
 from llama_py_server.routes.tools import NO_TOOLS, Toolbox
 from llama_py_server.stream.replay import SavedStreams, begin_stream
 from llama_py_server.wire.access import Cors, HostCheck, KeyCheck, check_origin
 from llama_py_server.wire.addresses import ollama_address
 from llama_py_server.wire.errors import HTTPError, as_http_error
 from llama_py_server.wire.limits import BodyLimit, RequestLimit
-from llama_py_server.wire.responses import (
-    GONE,
-    as_error,
-    as_ollama_error,
-    as_tei_error,
-    as_tgi_error,
-)
+from llama_py_server.wire.responses import GONE, as_error, as_ollama_error
 from llama_py_server.wire.usage import Client, UsageLimit
 
 if TYPE_CHECKING:
@@ -64,112 +34,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("llama_py")
 
-OfAll = Callable[[Request, "ModelPool"], Awaitable[Any]]
 Handle = Callable[[Request], Awaitable[Any]]
 
-ALWAYS: dict[tuple[str, str], OfAll] = {  # independent of loaded models
-    ("GET", "/health"): models.health, ("GET", "/v1/health"): models.health,
-    ("GET", "/models"): models.models, ("GET", "/v1/models"): models.models,
-    ("GET", "/v1/models/{name:path}"): models.model,
-    ("POST", "/models/load"): models.load, ("POST", "/models/unload"): models.unload,
-    ("POST", "/models"): hub.fetch, ("DELETE", "/models"): hub.remove,
-    ("GET", "/models/sse"): hub.events,
-    ("GET", "/props"): props.get, ("GET", "/metrics"): metrics.get,
-    ("GET", "/v1/stream"): streams.get, ("DELETE", "/v1/stream"): streams.delete,
-    ("POST", "/v1/streams/lookup"): streams.lookup,
-    ("GET", "/openapi.json"): openapi.get,
-}  # fmt: skip
-
-OLLAMA: dict[tuple[str, str], OfAll] = {  # Ollama's API
-    ("POST", "/api/chat"): ollama.chat, ("POST", "/api/generate"): ollama.generate,
-    ("POST", "/api/embed"): ollama.embed, ("POST", "/api/embeddings"): ollama.embeddings,
-    ("GET", "/api/version"): ollama.version, ("GET", "/api/tags"): ollama_models.tags,
-    ("POST", "/api/pull"): ollama_manage.pull, ("DELETE", "/api/delete"): ollama_manage.delete,
-    ("POST", "/api/create"): ollama_manage.create, ("POST", "/api/copy"): ollama_manage.copy,
-    ("GET", "/api/ps"): ollama_models.ps, ("POST", "/api/show"): ollama_models.show,
-}  # fmt: skip
-
-GET: dict[str, Handler] = {
-    "/slots": slots.get, "/lora-adapters": props.adapters, "/info": tgi.info,
-    "/tokenizer_info": tokens.tokenizer_info,
-}  # fmt: skip
-
-POST: dict[str, Handler] = {
-    "/completion": completions.native, "/completions": completions.native,
-    "/v1/completions": completions.openai, "/infill": completions.infill,
-    "/chat/completions": chat.chat, "/v1/chat/completions": chat.chat,
-    "/responses": chat.responses, "/v1/responses": chat.responses,
-    "/v1/messages": chat.messages, "/v1/messages/count_tokens": chat.count_messages,
-    "/chat/completions/input_tokens": chat.count_chat,
-    "/v1/chat/completions/input_tokens": chat.count_chat,
-    "/responses/input_tokens": chat.count_responses,
-    "/v1/responses/input_tokens": chat.count_responses,
-    "/apply-template": chat.apply_template,
-    "/tokenize": tokens.tokenize, "/detokenize": tokens.detokenize,
-    "/embedding": embeddings.native, "/embeddings": embeddings.native,
-    "/v1/embeddings": embeddings.openai,
-    "/rerank": rerank.rerank, "/reranking": rerank.rerank,
-    "/v1/rerank": rerank.rerank, "/v1/reranking": rerank.rerank,
-    "/embed": tei.embed, "/embed_all": tei.embed_all, "/similarity": tei.similarity,
-    "/predict": tei.predict,
-    "/generate": tgi.generate, "/generate_stream": tgi.generate_stream, "/": tgi.root,
-    "/score": vllm.score, "/v1/score": vllm.score, "/pooling": vllm.pool,
-    "/v1/systemone": decisions.systemone,
-    "/props": props.post, "/slots/{id_slot}": slots.post,
-    "/lora-adapters": props.set_adapters,
-}  # fmt: skip
-
+ALWAYS: dict[tuple[str, str], OfAll] = {**operations.ALWAYS, ("GET", "/openapi.json"): openapi.get}
 PUBLIC = ("/health", "/v1/health", *page.PATHS)  # paths that need no key
-
-
-# Handlers of responses: a client may lose and resume their stream.
-STREAMED = (
-    completions.native,
-    completions.openai,
-    completions.infill,
-    chat.chat,
-    chat.responses,
-    chat.messages,
-    tgi.generate,
-    tgi.generate_stream,
-    tgi.root,
-)
-
-# Handlers of requests that compute without changing the server: all pages whose origin is in
-# `--cors-origins` may send them. Other requests that are not GET are for known pages.
-COMPUTE = (
-    *STREAMED,
-    chat.count_messages,
-    chat.count_chat,
-    chat.count_responses,
-    chat.apply_template,
-    tokens.tokenize,
-    tokens.detokenize,
-    embeddings.native,
-    embeddings.openai,
-    rerank.rerank,
-    tei.embed,
-    tei.embed_all,
-    tei.similarity,
-    tei.predict,
-    vllm.score,
-    vllm.pool,
-    decisions.systemone,
-    streams.lookup,
-    ollama.chat,
-    ollama.generate,
-    ollama.embed,
-    ollama.embeddings,
-    ollama_models.show,
-)
-
-
-# Writers of the errors of other APIs than OpenAI's; the handlers of routes with several forms set
-# `request.state.write_error`.
-ERRORS: dict[Handler, Callable[[HTTPError], Response]] = {
-    **dict.fromkeys((tei.embed, tei.embed_all, tei.similarity, tei.predict), as_tei_error),
-    **dict.fromkeys((tgi.generate, tgi.generate_stream, tgi.root, tgi.info), as_tgi_error),
-}
 
 
 def app(
@@ -188,7 +56,7 @@ def app(
             handles[method, path] = _report_errors(checked, write)
     for method, handlers in (("GET", GET), ("POST", POST)):
         for path, handler in handlers.items():
-            if path in vertex.predict_paths() and handler is tei.predict:
+            if path == "/predict" and path in vertex.predict_paths():
                 continue  # Vertex AI's path has the same name
             checked = _check_origin(_of_one(handler, pool), listen, method, handler)
             handles[method, path] = _report_errors(checked, ERRORS.get(handler, as_error))
@@ -204,7 +72,7 @@ def app(
     ]
     files = {path: page.file(name) for path, name in page.PATHS.items()} if listen.ui else {}
     if listen.ollama:
-        files["/"] = ollama.greet(ollama_address()[1], files.get("/"))
+        files["/"] = greet(ollama_address()[1], files.get("/"))
     routes += [Route(prefix + path, handle) for path, handle in files.items()]
     public = [prefix + path for path in (*PUBLIC, *vertex.health_paths())]
     prompts = [path for path, handler in POST.items() if handler in COMPUTE]
@@ -256,7 +124,7 @@ def _find_handler(method: str, path: str) -> Any:
     if path in vertex.predict_paths():
         return operations.PREDICTIONS
     if path in vertex.health_paths():
-        return models.health
+        return ALWAYS["GET", "/health"]
     if path == mcp.PATH:
         return operations.MCP if method == "POST" else operations.MCP_REFUSED
     if method == "GET" and path in page.PATHS:

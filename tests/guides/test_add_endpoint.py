@@ -47,10 +47,10 @@ def test_it_answers(tmp_path: Path) -> None:
     target = tmp_path / path.removeprefix("apps/")
     assert not target.exists()
     target.write_text(text, encoding="utf-8")
-    app = (copy / "app.py").read_text(encoding="utf-8")
-    app = app.replace(POST, f"{POST}    {line}\n")
-    app = app.replace("    hub,\n", "    hub,\n    lengths,\n", 1)
-    (copy / "app.py").write_text(app, encoding="utf-8")
+    table = copy / "routes" / "operations.py"
+    added = table.read_text(encoding="utf-8").replace(POST, f"{POST}    {line}\n")
+    added = added.replace("    hub,\n", "    hub,\n    lengths,\n", 1)
+    table.write_text(added, encoding="utf-8")
     paths = [str(tmp_path), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],

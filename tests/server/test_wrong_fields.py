@@ -11,7 +11,6 @@ from starlette.testclient import TestClient
 
 from llama_py_server.models.state import ModelState
 from llama_py_server.schema import chat as chat_schema
-from llama_py_server.schema.completion import KNOWN
 from llama_py_server.wire.body import MOST_NESTED
 from llama_py_server.wire.errors import without_folders
 from tests.server.served import ASK
@@ -21,7 +20,6 @@ LEAST: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": ASK, "max_tokens": 1},
 }
 HUGE = 10**400
-MORE = ("prompt", "logit_bias", "lora", "messages", "tools", "json_schema", "chat_template_kwargs")
 
 
 def nested(n: int) -> Any:
@@ -44,7 +42,7 @@ WRONG = {
 @pytest.mark.parametrize("path", LEAST)
 @pytest.mark.parametrize("kind", WRONG)
 def test_no_value_of_a_field_is_an_internal_error(client: TestClient, path: str, kind: str) -> None:
-    for name in sorted(KNOWN | {*MORE}):
+    for name in sorted({"prompt", *chat_schema.FIELDS}):
         text = json.dumps({**LEAST[path], name: WRONG[kind]})
         found = client.post(path, content=text)
         assert found.status_code in (200, 400), (name, found.text[:200])

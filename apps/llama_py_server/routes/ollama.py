@@ -26,6 +26,7 @@ from llama_py_server.routes.embeddings import read_rows
 from llama_py_server.schema import from_ollama
 from llama_py_server.schema.chat import read_chat
 from llama_py_server.schema.completion import with_params
+from llama_py_server.schema.constraints import select
 from llama_py_server.schema.prompts import parse_prompt
 from llama_py_server.stream.response import respond
 from llama_py_server.stream.writers.ollama import OllamaRequest, OllamaWriter
@@ -83,9 +84,11 @@ Read = Callable[["ModelState", Body], Found]
 
 async def _answer(request: Request, pool: ModelPool, read: Read, field: str) -> Any:
     """Return the response to a request; without its field, load or unload the model."""
-    began, body = time.monotonic_ns(), await read_object(request)
+    began, is_chat = time.monotonic_ns(), field == "messages"
+    fields = from_ollama.CHAT if is_chat else from_ollama.GENERATE
+    body = select(await read_object(request), fields)
     entry, keep = await _find_entry(request, pool, body)
-    name, is_chat = text(body, "model") or entry.name, field == "messages"
+    name = text(body, "model") or entry.name
     if not body.get(field) and keep == 0:
         pool.models.unload_when_idle(entry.name)
         return as_json(OllamaRequest(name, is_chat, began, began).record("unload"))
@@ -207,7 +210,7 @@ def _limit(state: ModelState, body: Body, request: EngineRequest) -> EngineReque
 
 async def embed(request: Request, pool: ModelPool) -> Any:
     """Return one embedding of each text, of length 1."""
-    body = await read_object(request)
+    body = select(await read_object(request), from_ollama.EMBED)
     given = body.get("input")
     if not isinstance(given, str | list | None):
         raise invalid("invalid input type")
@@ -226,7 +229,7 @@ async def embed(request: Request, pool: ModelPool) -> Any:
 
 async def embeddings(request: Request, pool: ModelPool) -> Any:
     """Return the embedding of one text: the older route."""
-    body = await read_object(request)
+    body = select(await read_object(request), from_ollama.EMBEDDINGS)
     prompt = body.get("prompt")
     if not isinstance(prompt, str | None):
         raise invalid("'prompt' must be a string")

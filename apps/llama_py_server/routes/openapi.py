@@ -11,16 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ggml_py.machine.release import VERSION
-from llama_py_server.routes.operations import (
-    ANY,
-    EVENTS,
-    IMAGE_PART,
-    LINES,
-    OPERATIONS,
-    Features,
-    Operation,
-)
-from llama_py_server.schema.fields import INTEGER, STRING, RequestField
+from llama_py_server.routes.operation import Features, Operation
+from llama_py_server.routes.operations import EVENTS, LINES, OPERATIONS
+from llama_py_server.schema.chat_messages import IMAGE_PART
+from llama_py_server.schema.fields import Fields, RequestField
+from llama_py_server.schema.json_schemas import ANY, INTEGER, STRING, Schema
 from llama_py_server.wire import work
 from llama_py_server.wire.responses import as_long_json, as_ollama_error, as_tei_error, as_tgi_error
 
@@ -29,7 +24,6 @@ if TYPE_CHECKING:
     from llama_py_server.params import ServerParams
     from llama_py_server.wire.errors import HTTPError
 
-Schema = Mapping[str, Any]
 PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")  # of a path
 _NUMBERS = ("id_slot",)  # parameters of paths that are integers
 _KEYS: list[dict[str, list[str]]] = [{"bearer": []}, {"header": []}]
@@ -168,9 +162,7 @@ def _query_parameters(operation: Operation) -> list[dict[str, Any]]:
     ]
 
 
-def _object(
-    fields: Mapping[str, RequestField | Schema], required: tuple[str, ...] = ()
-) -> dict[str, Any]:
+def _object(fields: Fields, required: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the schema of an object; null equals an absent field."""
     properties = {}
     for name, one in fields.items():

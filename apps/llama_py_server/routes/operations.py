@@ -1,13 +1,15 @@
-"""Operations of the routes for /openapi.json: fields, parameters and responses of each handler.
+"""Paths of the server, their handlers, and the operation of each handler for /openapi.json.
 
-Fields that a table of `schema` declares have their types from there.
+Fields of a body have their declarations from the reader of the body (`schema`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
 
 from llama_py_server.routes import (
     chat,
@@ -29,99 +31,145 @@ from llama_py_server.routes import (
     tokens,
     vllm,
 )
+from llama_py_server.routes.leases import Handler
+from llama_py_server.routes.operation import Features, Operation
+from llama_py_server.schema import chat as chat_schema
+from llama_py_server.schema import completion, from_anthropic, from_ollama, from_responses
 from llama_py_server.schema import tgi as tgi_schema
-from llama_py_server.schema.completion import DELIVERY, PARAMS, REQUEST
-from llama_py_server.schema.constraints import CONSTRAINT_NAMES
-from llama_py_server.schema.fields import INTEGER, STRING, STRINGS, RequestField
-from llama_py_server.wire.body import MAX_ITEMS
+from llama_py_server.schema.fields import Fields
+from llama_py_server.schema.json_schemas import (
+    ANY,
+    FLAG,
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    OBJECTS,
+    STRING,
+    STRINGS,
+    TOKEN,
+    Schema,
+    array,
+    constant,
+    either,
+    optional_fields,
+    record,
+)
+from llama_py_server.wire.errors import HTTPError
+from llama_py_server.wire.responses import as_tei_error, as_tgi_error
 
-Schema = Mapping[str, Any]
-ANY: Schema = {}
-OBJECT: Schema = {"type": "object"}
-NUMBER: Schema = {"type": "number"}
-FLAG: Schema = {"type": "boolean"}
+if TYPE_CHECKING:
+    from llama_py_server.models.model_pool import ModelPool
 
-
-@dataclass(frozen=True)
-class Features:
-    """Features of a server. Each is on if a model may have it."""
-
-    embedding: bool = True
-    reranking: bool = True
-    infill: bool = True
-    slots: bool = True
-    slot_files: bool = True
-    metrics: bool = True
-    props: bool = True
-    images: bool = True
-    several: bool = True
-
-    @property
-    def reads(self) -> bool:
-        return self.embedding or self.reranking
+OfAll = Callable[[Request, "ModelPool"], Awaitable[Any]]
 
 
-def _always(features: Features) -> bool:
-    return True
+ALWAYS: dict[tuple[str, str], OfAll] = {  # independent of loaded models
+    ("GET", "/health"): models.health, ("GET", "/v1/health"): models.health,
+    ("GET", "/models"): models.models, ("GET", "/v1/models"): models.models,
+    ("GET", "/v1/models/{name:path}"): models.model,
+    ("POST", "/models/load"): models.load, ("POST", "/models/unload"): models.unload,
+    ("POST", "/models"): hub.fetch, ("DELETE", "/models"): hub.remove,
+    ("GET", "/models/sse"): hub.events,
+    ("GET", "/props"): props.get, ("GET", "/metrics"): metrics.get,
+    ("GET", "/v1/stream"): streams.get, ("DELETE", "/v1/stream"): streams.delete,
+    ("POST", "/v1/streams/lookup"): streams.lookup,
+}  # fmt: skip
+
+OLLAMA: dict[tuple[str, str], OfAll] = {  # Ollama's API
+    ("POST", "/api/chat"): ollama.chat, ("POST", "/api/generate"): ollama.generate,
+    ("POST", "/api/embed"): ollama.embed, ("POST", "/api/embeddings"): ollama.embeddings,
+    ("GET", "/api/version"): ollama.version, ("GET", "/api/tags"): ollama_models.tags,
+    ("POST", "/api/pull"): ollama_manage.pull, ("DELETE", "/api/delete"): ollama_manage.delete,
+    ("POST", "/api/create"): ollama_manage.create, ("POST", "/api/copy"): ollama_manage.copy,
+    ("GET", "/api/ps"): ollama_models.ps, ("POST", "/api/show"): ollama_models.show,
+}  # fmt: skip
+
+GET: dict[str, Handler] = {
+    "/slots": slots.get, "/lora-adapters": props.adapters, "/info": tgi.info,
+    "/tokenizer_info": tokens.tokenizer_info,
+}  # fmt: skip
+
+POST: dict[str, Handler] = {
+    "/completion": completions.native, "/completions": completions.native,
+    "/v1/completions": completions.openai, "/infill": completions.infill,
+    "/chat/completions": chat.chat, "/v1/chat/completions": chat.chat,
+    "/responses": chat.responses, "/v1/responses": chat.responses,
+    "/v1/messages": chat.messages, "/v1/messages/count_tokens": chat.count_messages,
+    "/chat/completions/input_tokens": chat.count_chat,
+    "/v1/chat/completions/input_tokens": chat.count_chat,
+    "/responses/input_tokens": chat.count_responses,
+    "/v1/responses/input_tokens": chat.count_responses,
+    "/apply-template": chat.apply_template,
+    "/tokenize": tokens.tokenize, "/detokenize": tokens.detokenize,
+    "/embedding": embeddings.native, "/embeddings": embeddings.native,
+    "/v1/embeddings": embeddings.openai,
+    "/rerank": rerank.rerank, "/reranking": rerank.rerank,
+    "/v1/rerank": rerank.rerank, "/v1/reranking": rerank.rerank,
+    "/embed": tei.embed, "/embed_all": tei.embed_all, "/similarity": tei.similarity,
+    "/predict": tei.predict,
+    "/generate": tgi.generate, "/generate_stream": tgi.generate_stream, "/": tgi.root,
+    "/score": vllm.score, "/v1/score": vllm.score, "/pooling": vllm.pool,
+    "/v1/systemone": decisions.systemone,
+    "/props": props.post, "/slots/{id_slot}": slots.post,
+    "/lora-adapters": props.set_adapters,
+}  # fmt: skip
+
+# Handlers of responses: a client may lose and resume their stream.
+STREAMED = (
+    completions.native,
+    completions.openai,
+    completions.infill,
+    chat.chat,
+    chat.responses,
+    chat.messages,
+    tgi.generate,
+    tgi.generate_stream,
+    tgi.root,
+)
+
+# Handlers of requests that compute without changing the server: all pages whose origin is in
+# `--cors-origins` may send them. Other requests that are not GET are for known pages.
+COMPUTE = (
+    *STREAMED,
+    chat.count_messages,
+    chat.count_chat,
+    chat.count_responses,
+    chat.apply_template,
+    tokens.tokenize,
+    tokens.detokenize,
+    embeddings.native,
+    embeddings.openai,
+    rerank.rerank,
+    tei.embed,
+    tei.embed_all,
+    tei.similarity,
+    tei.predict,
+    vllm.score,
+    vllm.pool,
+    decisions.systemone,
+    streams.lookup,
+    ollama.chat,
+    ollama.generate,
+    ollama.embed,
+    ollama.embeddings,
+    ollama_models.show,
+)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Operation:
-    """One operation of the document.
-
-    Attributes:
-        fields: Fields of the body; `required` names fields that must be present.
-        body: Schema of a body that is no object of fields.
-        query: Parameters of the query; `needed` names parameters that must be present.
-        returns: Schema of the response; None for a response without a body.
-        status: Status of the response; 0: 200, or 204 without a body.
-        media: Media type of the response.
-        streams: The response may be a stream of events.
-        hugging_face: Errors may have the form of Hugging Face's servers.
-        is_on: Whether a server serves it.
-    """
-
-    tag: str
-    summary: str = ""
-    fields: Mapping[str, RequestField | Schema] = field(default_factory=dict)
-    required: tuple[str, ...] = ()
-    body: Schema | None = None
-    query: Mapping[str, Schema] = field(default_factory=dict)
-    needed: tuple[str, ...] = ()
-    returns: Schema | None = field(default_factory=lambda: OBJECT)
-    status: int = 0
-    media: str = "application/json"
-    streams: bool = False
-    hugging_face: bool = False
-    is_on: Callable[[Features], bool] = _always
-
-
-def array(items: Schema, least: int = 0, most: int = MAX_ITEMS) -> Schema:
-    return {"type": "array", "items": items, "minItems": least, "maxItems": most}
-
-
-def either(*schemas: Schema) -> Schema:
-    return {"anyOf": [*schemas]}
-
-
-def record(**properties: Schema) -> Schema:
-    """Return the schema of an object that has at least these properties."""
-    return {"type": "object", "properties": properties, "required": [*properties]}
-
-
-def optional_fields(**properties: Schema) -> Schema:
-    """Return the schema of an object that may have these properties."""
-    return {"type": "object", "properties": properties}
+# Writers of the errors of other APIs than OpenAI's; the handlers of routes with several forms set
+# `request.state.write_error`.
+ERRORS: dict[Handler, Callable[[HTTPError], Response]] = {
+    **dict.fromkeys((tei.embed, tei.embed_all, tei.similarity, tei.predict), as_tei_error),
+    **dict.fromkeys((tgi.generate, tgi.generate_stream, tgi.root, tgi.info), as_tgi_error),
+}
 
 
 def list_schema(**properties: Schema) -> Schema:
     """Return the schema of OpenAI's list of objects."""
-    return record(object={"const": "list"}, data=array(record(**properties)))
+    return record(object=constant("list"), data=array(record(**properties)))
 
 
-OBJECTS = array(OBJECT)
 USAGE = record(prompt_tokens=INTEGER, total_tokens=INTEGER)
-TOKEN: Schema = {"type": "integer", "minimum": 0}
 TEXT_OR_TOKENS = either(STRING, array(either(STRING, TOKEN)))
 TEXTS = either(STRING, array(TOKEN, 1), array(either(STRING, array(TOKEN, 1)), 1))
 PROMPT = either(
@@ -129,57 +177,11 @@ PROMPT = either(
     array(TEXT_OR_TOKENS, 1),
     optional_fields(prompt_string=TEXT_OR_TOKENS, multimodal_data=STRINGS),
 )
-IMAGE_PART = record(type={"const": "image_url"}, image_url=record(url=STRING))
-PART = either(record(type={"const": "text"}, text=STRING), IMAGE_PART)
-MESSAGE: Schema = {
-    "type": "object",
-    "properties": {
-        "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
-        "content": either(STRING, array(PART), {"type": "null"}),
-        "tool_calls": OBJECTS,
-        "tool_call_id": STRING,
-    },
-    "required": ["role"],
-}
-MESSAGES = array(MESSAGE, 1)
-TOOLS = array(record(type={"const": "function"}, function=record(name=STRING)), most=512)
-
 MODEL: Mapping[str, Schema] = {"model": STRING}
-CONSTRAINTS: Mapping[str, Schema] = dict.fromkeys((*CONSTRAINT_NAMES, "response_format"), ANY)
-GENERATION: Mapping[str, RequestField | Schema] = {
-    **MODEL, **PARAMS, **REQUEST, **DELIVERY, **CONSTRAINTS,
-    "n": {"type": "integer", "minimum": 1}, "n_cmpl": {"type": "integer", "minimum": 1},
-    "stream_options": optional_fields(include_usage=FLAG),
-    "logit_bias": either(OBJECT, array({"type": "array"})),
-    "lora": array(record(id=TOKEN, scale=NUMBER)), "preserved_tokens": STRINGS,
-}  # fmt: skip
-CHAT: Mapping[str, RequestField | Schema] = {
-    **GENERATION,
-    "messages": MESSAGES, "tools": TOOLS, "tool_choice": either(STRING, OBJECT),
-    "parallel_tool_calls": FLAG, "reasoning_format": STRING, "reasoning_effort": STRING,
-    "reasoning_budget_tokens": INTEGER, "reasoning_budget_message": STRING,
-    "add_generation_prompt": FLAG, "continue_final_message": either(FLAG, STRING),
-    "chat_template_kwargs": OBJECT, "logprobs": either(FLAG, INTEGER), "top_logprobs": INTEGER,
-    "functions": OBJECTS, "function_call": either(STRING, OBJECT), "modalities": STRINGS,
-}  # fmt: skip
-RESPONSES: Mapping[str, Schema] = {
-    **MODEL,
-    "input": either(STRING, OBJECTS), "instructions": STRING, "tools": OBJECTS,
-    "tool_choice": either(STRING, OBJECT), "max_output_tokens": INTEGER, "stream": FLAG,
-    "temperature": NUMBER, "top_p": NUMBER, "text": OBJECT, "reasoning": OBJECT,
-    "top_logprobs": INTEGER, "include": STRINGS, "parallel_tool_calls": FLAG, "metadata": OBJECT,
-    "user": STRING, "prompt_cache_key": STRING, "safety_identifier": STRING,
-}  # fmt: skip
-ANTHROPIC: Mapping[str, Schema] = {
-    **MODEL,
-    "messages": array(
-        record(role={"enum": ["user", "assistant"]}, content=either(STRING, OBJECTS))
-    ),
-    "max_tokens": INTEGER, "system": either(STRING, OBJECTS), "tools": OBJECTS,
-    "tool_choice": OBJECT, "stop_sequences": STRINGS, "stream": FLAG, "temperature": NUMBER,
-    "top_k": INTEGER, "top_p": NUMBER, "thinking": OBJECT, "output_config": OBJECT,
-    "output_format": OBJECT,
-}  # fmt: skip
+GENERATION: Fields = {**MODEL, **completion.FIELDS}
+CHAT: Fields = {**MODEL, **chat_schema.FIELDS}
+RESPONSES: Fields = {**MODEL, **from_responses.FIELDS}
+ANTHROPIC: Fields = {**MODEL, **from_anthropic.FIELDS}
 EMBEDDINGS: Mapping[str, Schema] = {
     **MODEL, "encoding_format": {"enum": ["float", "base64"]},
     "dimensions": {"type": "integer", "minimum": 1}, "embd_normalize": INTEGER,
@@ -189,15 +191,7 @@ EVENTS = "text/event-stream"
 SUCCESS = record(success=FLAG)
 COUNT = record(input_tokens=INTEGER)
 LINES = "application/x-ndjson"
-OLLAMA: Mapping[str, Schema] = {
-    **MODEL, "stream": FLAG, "options": OBJECT, "format": either(STRING, OBJECT),
-    "keep_alive": either(STRING, NUMBER), "think": either(FLAG, STRING), "truncate": FLAG,
-    "logprobs": FLAG, "top_logprobs": INTEGER,
-}  # fmt: skip
-OLLAMA_EMBED: Mapping[str, Schema] = {
-    name: OLLAMA[name] for name in ("model", "options", "keep_alive", "truncate")
-} | {"dimensions": INTEGER}
-TGI_FIELDS: Mapping[str, RequestField | Schema] = {
+TGI_FIELDS: Fields = {
     **MODEL,
     "inputs": STRING,
     "parameters": {"fields": {**tgi_schema.SAMPLING, **tgi_schema.OTHERS, "grammar": OBJECT}},
@@ -238,7 +232,7 @@ OPERATIONS: dict[object, Operation] = {
             **GENERATION, "prompt": PROMPT, "echo": FLAG, "suffix": STRING,
             "best_of": {"type": "integer", "minimum": 1, "maximum": 1},
         },
-        returns=record(object={"const": "text_completion"}, choices=OBJECTS, usage=USAGE),
+        returns=record(object=constant("text_completion"), choices=OBJECTS, usage=USAGE),
     ),
     completions.infill: _generation(
         tag="completions", required=("input_prefix", "input_suffix"),
@@ -250,15 +244,15 @@ OPERATIONS: dict[object, Operation] = {
     ),
     chat.chat: _generation(
         tag="chat", fields=CHAT, required=("messages",),
-        returns=record(object={"const": "chat.completion"}, choices=OBJECTS, usage=USAGE),
+        returns=record(object=constant("chat.completion"), choices=OBJECTS, usage=USAGE),
     ),
     chat.responses: _generation(
         tag="chat", fields=RESPONSES, required=("input",),
-        returns=record(object={"const": "response"}, output=OBJECTS, status=STRING),
+        returns=record(object=constant("response"), output=OBJECTS, status=STRING),
     ),
     chat.messages: _generation(
         tag="chat", fields=ANTHROPIC, required=("messages",),
-        returns=record(type={"const": "message"}, content=OBJECTS, usage=OBJECT),
+        returns=record(type=constant("message"), content=OBJECTS, usage=OBJECT),
     ),
     chat.count_chat: Operation(tag="chat", fields=CHAT, required=("messages",), returns=COUNT),
     chat.count_responses: Operation(
@@ -273,10 +267,9 @@ OPERATIONS: dict[object, Operation] = {
     tokens.tokenize: Operation(
         tag="tokens", returns=record(tokens=array(ANY, most=1 << 24)),
         fields={
-            **MODEL, "content": TEXT_OR_TOKENS, "add_special": FLAG, "parse_special": FLAG,
-            "with_pieces": FLAG, "prompt": TEXT_OR_TOKENS, "messages": MESSAGES,
-            "add_special_tokens": FLAG, "return_token_strs": FLAG, "tools": TOOLS,
-            "add_generation_prompt": FLAG, "chat_template_kwargs": OBJECT,
+            **CHAT, "content": TEXT_OR_TOKENS, "add_special": FLAG, "parse_special": FLAG,
+            "with_pieces": FLAG, "prompt": TEXT_OR_TOKENS, "add_special_tokens": FLAG,
+            "return_token_strs": FLAG,
         },
     ),
     tokens.detokenize: Operation(
@@ -361,23 +354,18 @@ OPERATIONS: dict[object, Operation] = {
         tag="tokens", query=_BY_NAME, returns=record(tokenizer_class=STRING)
     ),
     ollama.chat: Operation(
-        tag="ollama", media=LINES, returns=ANY,
-        fields={**OLLAMA, "messages": OBJECTS, "tools": OBJECTS},
+        tag="ollama", media=LINES, returns=ANY, fields=from_ollama.CHAT
     ),
     ollama.generate: Operation(
-        tag="ollama", media=LINES, returns=ANY,
-        fields={
-            **OLLAMA, "prompt": STRING, "suffix": STRING, "system": STRING, "raw": FLAG,
-            "images": STRINGS, "context": array(TOKEN),
-        },
+        tag="ollama", media=LINES, returns=ANY, fields=from_ollama.GENERATE
     ),
     ollama.embed: Operation(
         tag="ollama", required=("input",), returns=record(embeddings=array(VECTOR)),
-        fields={**OLLAMA_EMBED, "input": either(STRING, STRINGS)}, is_on=is_embedding,
+        fields=from_ollama.EMBED, is_on=is_embedding,
     ),
     ollama.embeddings: Operation(
         tag="ollama", required=("prompt",), returns=record(embedding=VECTOR),
-        fields={**OLLAMA_EMBED, "prompt": STRING}, is_on=is_embedding,
+        fields=from_ollama.EMBEDDINGS, is_on=is_embedding,
     ),
     ollama.version: Operation(tag="ollama", returns=record(version=STRING)),
     ollama_models.tags: Operation(tag="ollama", returns=record(models=OBJECTS)),
@@ -408,13 +396,13 @@ OPERATIONS: dict[object, Operation] = {
         fields={**MODEL, "state": ANY, "questions": OBJECT},
         returns=record(model=STRING, answers=OBJECT, usage=OBJECT),
     ),
-    models.health: Operation(tag="server", returns=record(status={"const": "ok"})),
+    models.health: Operation(tag="server", returns=record(status=constant("ok"))),
     models.models: Operation(
         tag="models", query={"reload": STRING},
-        returns=list_schema(id=STRING, object={"const": "model"}, created=INTEGER, owned_by=STRING),
+        returns=list_schema(id=STRING, object=constant("model"), created=INTEGER, owned_by=STRING),
     ),
     models.model: Operation(
-        tag="models", returns=record(id=STRING, object={"const": "model"}, created=INTEGER)
+        tag="models", returns=record(id=STRING, object=constant("model"), created=INTEGER)
     ),
     models.load: Operation(
         tag="models", fields=MODEL, required=("model",), returns=SUCCESS, is_on=_is_router

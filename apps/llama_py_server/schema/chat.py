@@ -8,10 +8,26 @@ from functools import cache
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from llama_py.chat.reasoning_formats import REASONING_FORMATS
 from llama_py.text.chat_prompt import ChatOptions, ChatPrompt
-from llama_py_server.schema.chat_messages import parse_messages
+from llama_py_server.schema import completion
+from llama_py_server.schema.chat_messages import MESSAGES, parse_messages
 from llama_py_server.schema.completion import N_PROBS, Delivery, read, with_params
-from llama_py_server.schema.constraints import REPLACED, drop_constraint, find_constraint
+from llama_py_server.schema.constraints import REPLACED, drop_constraint, find_constraint, select
+from llama_py_server.schema.fields import Fields
+from llama_py_server.schema.json_schemas import (
+    FLAG,
+    INTEGER,
+    OBJECT,
+    OBJECTS,
+    REFUSED,
+    STRING,
+    STRINGS,
+    array,
+    constant,
+    either,
+    record,
+)
 from llama_py_server.schema.media import Media
 from llama_py_server.wire.body import (
     Body,
@@ -31,6 +47,21 @@ if TYPE_CHECKING:
 _UNSUPPORTED = ("audio", "moderation", "web_search_options")
 MAX_VARIABLES = 256  # variables of a template
 MAX_TOOLS = 512  # functions; each one adds a part to the grammar
+_CHOICES = ("auto", "none", "required")
+_TOOLS = array(record(type=constant("function"), function=record(name=STRING)), most=MAX_TOOLS)
+
+# All fields of `read_chat`.
+FIELDS: Fields = {
+    **completion.FIELDS, **dict.fromkeys(_UNSUPPORTED, REFUSED),
+    "messages": MESSAGES, "tools": _TOOLS, "tool_choice": either({"enum": [*_CHOICES]}, OBJECT),
+    "functions": OBJECTS, "function_call": either({"enum": ["auto", "none"]}, OBJECT),
+    "parallel_tool_calls": FLAG,
+    "reasoning_format": {"enum": [*REASONING_FORMATS]}, "reasoning_effort": STRING,
+    "reasoning_budget_tokens": INTEGER, "thinking_budget_tokens": INTEGER,
+    "reasoning_budget_message": STRING, "add_generation_prompt": FLAG,
+    "continue_final_message": either(FLAG, STRING), "chat_template_kwargs": OBJECT,
+    "logprobs": either(FLAG, INTEGER), "top_logprobs": INTEGER, "modalities": STRINGS,
+}  # fmt: skip
 
 
 def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Delivery]:
@@ -42,6 +73,7 @@ def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Deliv
         HTTPError: The body is no conversation.
         ModelError: The template does not take it.
     """
+    body = select(body, FIELDS)
     check_unsupported(body, _UNSUPPORTED)
     body = _with_tools(body)
     if body.get("modalities") not in (None, [], ["text"]):
@@ -106,7 +138,7 @@ def _tool_choice(body: Body) -> Any:
         if not name or kind not in (None, "function", "tool"):
             raise invalid(f"'tool_choice' of type {kind!r} is not supported; name a function")
         return {"type": "function", "function": {"name": name}}
-    if choice not in ("auto", "none", "required"):
+    if choice not in _CHOICES:
         raise invalid(f"Invalid tool_choice: {choice}")
     return choice
 

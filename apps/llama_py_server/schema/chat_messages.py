@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+from llama_py_server.schema.json_schemas import (
+    OBJECTS,
+    STRING,
+    Schema,
+    array,
+    constant,
+    either,
+    record,
+)
 from llama_py_server.schema.media import KINDS, Media
 from llama_py_server.wire.body import Body, check_length, objects, text
 from llama_py_server.wire.errors import invalid
+
+IMAGE_PART = record(type=constant("image_url"), image_url=record(url=STRING))
+_PART = either(
+    record(type=constant("text"), text=STRING),
+    record(type=constant("refusal"), refusal=STRING),
+    IMAGE_PART,
+)
+_MESSAGE: Schema = {
+    "type": "object",
+    "properties": {
+        "role": {"enum": ["system", "developer", "user", "assistant", "tool", "function"]},
+        "content": either(STRING, array(_PART), {"type": "null"}),
+        "tool_calls": OBJECTS,
+        "tool_call_id": STRING,
+    },
+    "required": ["role"],
+}
+MESSAGES = array(_MESSAGE, 1)
 
 
 def parse_messages(body: Body, media: Media) -> list[Body]:

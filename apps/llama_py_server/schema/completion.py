@@ -5,7 +5,7 @@ server-schema.cpp has the same fields.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,13 @@ from ggml_py.errors import ModelError
 from llama_py.params import AnswerParams, SamplingParams
 from llama_py.params.sampling import CONSTRAINTS
 from llama_py.serving import Request
-from llama_py_server.schema.constraints import find_constraint
+from llama_py_server.schema import constraints
+from llama_py_server.schema.constraints import REPLACED, find_constraint, select
 from llama_py_server.schema.fields import (
+    Fields,
     RequestField,
     biases,
+    by_name,
     flag,
     integer,
     number,
@@ -27,7 +30,20 @@ from llama_py_server.schema.fields import (
     stops,
     strings,
 )
-from llama_py_server.wire.body import check_length
+from llama_py_server.schema.json_schemas import (
+    FLAG,
+    NUMBER,
+    OBJECT,
+    REFUSED,
+    STRINGS,
+    TOKEN,
+    Schema,
+    array,
+    either,
+    optional_fields,
+    record,
+)
+from llama_py_server.wire.body import Body, check_length
 from llama_py_server.wire.errors import invalid
 
 if TYPE_CHECKING:
@@ -116,11 +132,7 @@ PARAMS: dict[str, RequestField] = {
 }  # fmt: skip
 
 
-def names(fields: Mapping[str, RequestField]) -> set[str]:
-    return {other for name, f in fields.items() for other in (name, *f.others)}
-
-
-KNOWN = names(DELIVERY) | names(REQUEST) | names(PARAMS)
+KNOWN = by_name(DELIVERY | REQUEST | PARAMS)
 
 
 def build_defaults(o: ModelOptions) -> tuple[Request, Delivery]:
@@ -139,7 +151,7 @@ def build_defaults(o: ModelOptions) -> tuple[Request, Delivery]:
     return request, Delivery(sse_ping_interval=ping, verbose=o.verbose)
 
 
-def read(body: Mapping[str, Any], state: ModelState) -> tuple[Request, Delivery]:
+def read(body: Body, state: ModelState) -> tuple[Request, Delivery]:
     """Return the engine's request, without a prompt, and the response's delivery.
 
     A null is as if it were not there.
@@ -147,6 +159,7 @@ def read(body: Mapping[str, Any], state: ModelState) -> tuple[Request, Delivery]
     Raises:
         HTTPError: A field has a wrong value; the error names it.
     """
+    body = select(body, FIELDS)
     request, delivery = build_defaults(state.options)
     given, told = read_fields(body, REQUEST), read_fields(body, DELIVERY)
     params = read_fields(body, PARAMS)
@@ -157,12 +170,10 @@ def read(body: Mapping[str, Any], state: ModelState) -> tuple[Request, Delivery]
     options = body.get("stream_options")
     if isinstance(options, Mapping) and "include_usage" in options:
         told["include_usage"] = parse_field("include_usage", flag(), options["include_usage"])
-    for name, read_one in _MORE.items():
+    for name, f in _MORE.items():
         if body.get(name) is not None:
-            more = parse_field(
-                name, RequestField(partial(read_one, tokenizer=state.tokenizer)), body[name]
-            )
-            (told if name == "lora" else params)[name] = more
+            f = replace(f, read=partial(f.read, tokenizer=state.tokenizer))
+            (told if name == "lora" else params)[name] = parse_field(name, f, body[name])
     cmpl = next((n for n in ("n_cmpl", "n") if body.get(n) is not None), None)
     if cmpl is not None:
         told["n_cmpl"] = parse_field(cmpl, integer(1, state.engine.n_slots), body[cmpl])
@@ -206,8 +217,22 @@ def _parse_preserved_tokens(value: Any, tokenizer: Tokenizer) -> tuple[int, ...]
     return tuple(one[0] for one in ids if len(one) == 1)
 
 
-_MORE: dict[str, Callable[..., Any]] = {
-    "logit_bias": biases,
-    "lora": _lora,
-    "preserved_tokens": _parse_preserved_tokens,
+# Fields whose readers need the tokenizer.
+_MORE: dict[str, RequestField] = {
+    "logit_bias": RequestField(biases, schema=either(OBJECT, array({"type": "array"}))),
+    "lora": RequestField(_lora, schema=array(record(id=TOKEN, scale=NUMBER))),
+    "preserved_tokens": RequestField(_parse_preserved_tokens, schema=STRINGS),
+}
+
+_COUNT: Schema = {"type": "integer", "minimum": 1}
+
+# All fields of `read`.
+FIELDS: Fields = {
+    **KNOWN,
+    **_MORE,
+    **constraints.FIELDS,
+    **dict.fromkeys(REPLACED, REFUSED),
+    "n": _COUNT,
+    "n_cmpl": _COUNT,
+    "stream_options": optional_fields(include_usage=FLAG),
 }

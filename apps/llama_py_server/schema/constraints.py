@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ggml_py.errors import GrammarError
 from llama_py.grammar.response_format import read_grammar, read_response_format
 from llama_py.grammar.schema import enforce_schema, format_pointers
+from llama_py_server.schema.json_schemas import ANY, Schema
 from llama_py_server.wire.body import Body, check_unsupported
 from llama_py_server.wire.errors import invalid
 
@@ -72,6 +73,14 @@ def is_constraint(name: str) -> bool:
     return name in ("response_format", *_INNER) or _LIKE.search(name) is not None
 
 
+def select(body: Body, fields: Collection[str]) -> Body:
+    """Return the declared fields of a request, and all fields that look like constraints.
+
+    Readers of requests get no others: a field that /openapi.json lacks has no effect.
+    """
+    return {key: v for key, v in body.items() if key in fields or is_constraint(key)}
+
+
 def drop_constraint(body: Body) -> Body:
     """Return a request without its constraint, which another object has."""
     return {key: v for key, v in body.items() if not is_constraint(key)}
@@ -122,7 +131,7 @@ _NAMED: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "guided_json_object": lambda value: ("json_schema", {}),
     "format": lambda value: ("json_schema", {} if value == "json" else value),
 }
-CONSTRAINT_NAMES = (*_NAMED, *_INNER)
+FIELDS: dict[str, Schema] = dict.fromkeys(("response_format", *_NAMED, *_INNER), ANY)
 _WITHOUT_EFFECT = ("guided_decoding_backend", "backend", "_backend", "disable_fallback")
 
 

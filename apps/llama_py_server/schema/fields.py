@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ModelError
 from llama_py.params.sampling import known_samplers
+from llama_py_server.schema.json_schemas import STRING, STRINGS, Schema
 from llama_py_server.wire.errors import HTTPError, invalid
 
 if TYPE_CHECKING:
@@ -20,9 +21,6 @@ MAX_TEXTS = 256  # strings of one field; each token is checked for each stop str
 MAX_TEXT = 1024  # characters of a stop text
 MAX_SAMPLERS = 32  # samplers of a chain; eleven types exist
 MAX_BIASES = 1 << 16  # entries of `logit_bias`
-STRING = {"type": "string"}
-INTEGER = {"type": "integer"}
-STRINGS = {"type": "array", "items": STRING}
 
 
 @dataclass(frozen=True)
@@ -30,11 +28,19 @@ class RequestField:
     """Field of a request. read: converts a JSON value; ValueError has the problem; `default`: keep
     the default; schema: JSON schema of the values, for /openapi.json"""
 
-    read: Callable[[Any], Any]
+    read: Callable[..., Any]
     others: tuple[str, ...] = ()
     into: str = ""
     default: Any = _UNSET
-    schema: Mapping[str, Any] = field(default_factory=dict)
+    schema: Schema = field(default_factory=dict)
+
+
+Fields = Mapping[str, RequestField | Schema]  # of a request, by name
+
+
+def by_name(fields: Mapping[str, RequestField]) -> dict[str, RequestField]:
+    """Return fields by all their names."""
+    return {name: f for first, f in fields.items() for name in (first, *f.others)}
 
 
 def flag() -> RequestField:

@@ -9,8 +9,21 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from llama_py_server.schema import chat, constraints
 from llama_py_server.schema.blocks import convert_blocks, refuse_part, string
-from llama_py_server.schema.constraints import is_constraint
+from llama_py_server.schema.constraints import is_constraint, select
+from llama_py_server.schema.fields import Fields
+from llama_py_server.schema.json_schemas import (
+    INTEGER,
+    OBJECT,
+    OBJECTS,
+    REFUSED,
+    STRING,
+    STRINGS,
+    array,
+    either,
+    record,
+)
 from llama_py_server.wire.body import (
     Body,
     check_length,
@@ -29,10 +42,21 @@ _UNSUPPORTED = ("mcp_servers", "thread")
 _THINKING = ("enabled", "disabled", "adaptive", "between_tools")
 _SAME = ("temperature", "top_p", "top_k", "stream", "chat_template_kwargs")
 _CHOICES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
+_MESSAGE = record(role={"enum": ["user", "assistant"]}, content=either(STRING, OBJECTS))
+
+# All fields of a request.
+FIELDS: Fields = {
+    **constraints.FIELDS, **dict.fromkeys(_UNSUPPORTED, REFUSED),
+    **{name: chat.FIELDS[name] for name in _SAME},
+    "messages": array(_MESSAGE), "max_tokens": INTEGER, "system": either(STRING, OBJECTS),
+    "tools": OBJECTS, "tool_choice": OBJECT, "stop_sequences": STRINGS, "thinking": OBJECT,
+    "output_config": OBJECT, "output_format": OBJECT,
+}  # fmt: skip
 
 
 def chat_body(body: Body) -> Body:
     """Return a body for /v1/chat/completions; HTTPError without messages."""
+    body = select(body, FIELDS)
     if "messages" not in body:
         raise invalid("'messages' is required")
     if not isinstance(body["messages"], list):

@@ -9,6 +9,21 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from llama_py_server.schema import chat
+from llama_py_server.schema.fields import Fields
+from llama_py_server.schema.json_schemas import (
+    FLAG,
+    INTEGER,
+    NUMBER,
+    OBJECT,
+    OBJECTS,
+    STRING,
+    STRINGS,
+    TOKEN,
+    array,
+    constant,
+    either,
+)
 from llama_py_server.wire.body import Body, check_length, check_unsupported, inner, objects, value
 from llama_py_server.wire.errors import invalid
 
@@ -35,6 +50,24 @@ _WITHOUT_EFFECT = frozenset(
         *("penalize_newline", "tfs_z", "draft_num_predict"),
     )
 )
+
+# All fields of /api/embed, /api/embeddings, /api/chat and /api/generate.
+_EVERY: Fields = {
+    "model": STRING, "options": OBJECT, "keep_alive": either(STRING, NUMBER), "truncate": FLAG,
+}  # fmt: skip
+EMBED: Fields = {**_EVERY, "dimensions": INTEGER, "input": either(STRING, STRINGS)}
+EMBEDDINGS: Fields = {**_EVERY, "dimensions": INTEGER, "prompt": STRING}
+_ANSWER: Fields = {
+    **_EVERY, "stream": FLAG, "format": either(STRING, OBJECT), "think": either(FLAG, STRING),
+    "logprobs": FLAG, "top_logprobs": INTEGER,
+}  # fmt: skip
+CHAT: Fields = {
+    **_ANSWER, "messages": OBJECTS, "tools": OBJECTS, "tool_choice": chat.FIELDS["tool_choice"],
+}  # fmt: skip
+GENERATE: Fields = {
+    **_ANSWER, "prompt": STRING, "suffix": STRING, "system": STRING, "raw": FLAG,
+    "images": STRINGS, "context": array(TOKEN), "template": constant(""),
+}  # fmt: skip
 
 
 def keep_alive(body: Body) -> float | None:

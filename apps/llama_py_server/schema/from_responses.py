@@ -8,6 +8,19 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from llama_py_server.schema import chat
+from llama_py_server.schema.constraints import select
+from llama_py_server.schema.fields import Fields
+from llama_py_server.schema.json_schemas import (
+    INTEGER,
+    OBJECT,
+    OBJECTS,
+    REFUSED,
+    STRING,
+    STRINGS,
+    constant,
+    either,
+)
 from llama_py_server.wire.body import (
     Body,
     check_length,
@@ -39,9 +52,20 @@ _REPEATED = (
 MAX_REPEATED = 1 << 20  # characters of these fields as JSON
 _GONE = ("input", "instructions", "tools", "max_output_tokens", "reasoning", "text")
 
+# All fields of a request; fields of chats remain in the converted body.
+FIELDS: Fields = {
+    **{name: one for name, one in chat.FIELDS.items() if name != "messages"},
+    **dict.fromkeys(_UNSUPPORTED, REFUSED),
+    "input": either(STRING, OBJECTS), "instructions": STRING, "tools": OBJECTS,
+    "max_output_tokens": INTEGER, "max_tool_calls": INTEGER, "text": OBJECT, "reasoning": OBJECT,
+    "include": STRINGS, "metadata": OBJECT, "user": STRING, "prompt_cache_key": STRING,
+    "safety_identifier": STRING, "previous_response_id": constant(""),
+}  # fmt: skip
+
 
 def chat_body(body: Body) -> Body:
     """Return a body for /v1/chat/completions; HTTPError if the request cannot be converted."""
+    body = select(body, FIELDS)
     if "input" not in body:
         raise invalid("'input' is required")
     if text(body, "previous_response_id"):
