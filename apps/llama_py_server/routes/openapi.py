@@ -167,11 +167,10 @@ def _object(fields: Fields, required: tuple[str, ...] = ()) -> dict[str, Any]:
     properties = {}
     for name, one in fields.items():
         if isinstance(one, RequestField):
-            names, schema = (name, *one.others), one.schema
+            schema = one.schema
         else:
-            names, schema = (name,), _object(one["fields"]) if "fields" in one else one
-        for each in names:
-            properties[each] = schema if each in required or not schema else _nullable(schema)
+            schema = _object(one["fields"]) if "fields" in one else one
+        properties[name] = schema if name in required or not schema else _nullable(schema)
     found: dict[str, Any] = {"type": "object", "properties": properties}
     return {**found, "required": [*required]} if required else found
 

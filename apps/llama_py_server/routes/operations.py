@@ -116,44 +116,19 @@ POST: dict[str, Handler] = {
 
 # Handlers of responses: a client may lose and resume their stream.
 STREAMED = (
-    completions.native,
-    completions.openai,
-    completions.infill,
-    chat.chat,
-    chat.responses,
-    chat.messages,
-    tgi.generate,
-    tgi.generate_stream,
-    tgi.root,
-)
+    completions.native, completions.openai, completions.infill, chat.chat, chat.responses,
+    chat.messages, tgi.generate, tgi.generate_stream, tgi.root,
+)  # fmt: skip
 
 # Handlers of requests that compute without changing the server: all pages whose origin is in
 # `--cors-origins` may send them. Other requests that are not GET are for known pages.
 COMPUTE = (
-    *STREAMED,
-    chat.count_messages,
-    chat.count_chat,
-    chat.count_responses,
-    chat.apply_template,
-    tokens.tokenize,
-    tokens.detokenize,
-    embeddings.native,
-    embeddings.openai,
-    rerank.rerank,
-    tei.embed,
-    tei.embed_all,
-    tei.similarity,
-    tei.predict,
-    vllm.score,
-    vllm.pool,
-    decisions.systemone,
-    streams.lookup,
-    ollama.chat,
-    ollama.generate,
-    ollama.embed,
-    ollama.embeddings,
-    ollama_models.show,
-)
+    *STREAMED, chat.count_messages, chat.count_chat, chat.count_responses, chat.apply_template,
+    tokens.tokenize, tokens.detokenize, embeddings.native, embeddings.openai, rerank.rerank,
+    tei.embed, tei.embed_all, tei.similarity, tei.predict, vllm.score, vllm.pool,
+    decisions.systemone, streams.lookup, ollama.chat, ollama.generate, ollama.embed,
+    ollama.embeddings, ollama_models.show,
+)  # fmt: skip
 
 
 # Writers of the errors of other APIs than OpenAI's; the handlers of routes with several forms set
