@@ -89,6 +89,11 @@ class TensorInfo:
     mapped: mmap.mmap | None = field(default=None, repr=False, compare=False)
     path: Path | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """`ne` without the sizes of 1 at its end, as a file states it."""
+        return self.ne[: max((i + 1 for i, n in enumerate(self.ne) if n != 1), default=1)]
+
     def let_go(self) -> None:
         """Release memory of the mapped bytes after a device has copied them."""
         if self.mapped is not None:

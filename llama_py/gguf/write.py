@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ggml_py.errors import GGUFError
+from ggml_py.types import GGMLType
 from llama_py.gguf.file import TensorInfo
 from llama_py.gguf.metadata import ARRAY, KINDS, STRING, scalar
 
@@ -44,14 +45,27 @@ def encode(kind: str, value: Any) -> bytes:
         raise GGUFError(f"value must be of type {kind}, got {value!r}") from None
 
 
-def head(stored: Mapping[str, bytes], tensors: Sequence[TensorInfo], alignment: int) -> bytes:
+class TensorEntry(Protocol):
+    """What the header says about a tensor; `dims` is its shape in ggml's order."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> GGMLType: ...
+    @property
+    def dims(self) -> tuple[int, ...]: ...
+    @property
+    def nbytes(self) -> int: ...
+
+
+def head(stored: Mapping[str, bytes], tensors: Sequence[TensorEntry], alignment: int) -> bytes:
     """Return the header before the tensors' data, padded."""
     out = [b"GGUF", struct.pack("<IQQ", VERSION, len(tensors), len(stored))]
     for key, value in stored.items():
         out += [_string(key), value]
     offset = 0
     for t in tensors:
-        ne = t.ne[: max((i + 1 for i, n in enumerate(t.ne) if n != 1), default=1)]
+        ne = t.dims
         out += [_string(t.name), struct.pack(f"<I{len(ne)}q", len(ne), *ne)]
         out.append(struct.pack("<IQ", t.type.id, offset))
         offset += _pad(t.nbytes, alignment)

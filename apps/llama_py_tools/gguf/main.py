@@ -1,4 +1,4 @@
-"""Command line of llama-py-gguf: inspect, change, split, merge and quantize GGUF files.
+"""Command line of llama-py-gguf: inspect, change, split, merge, convert and quantize model files.
 
 Commands read only the metadata of a file, and the tensors that they copy.
 """
@@ -12,7 +12,8 @@ from llama_py.params.option import Params, get_options, option
 from llama_py.params.rules import integers
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams
-from llama_py_tools.gguf import quantize_params
+from llama_py_tools.gguf import convert, quantize_params
+from llama_py_tools.gguf.convert import ConvertParams
 from llama_py_tools.gguf.quantize_params import QuantizeParams
 from llama_py_tools.gguf.sizes import parse_size
 from llama_py_tools.models import session
@@ -163,6 +164,7 @@ COMMANDS: dict[str, tuple[type[Params], Callable[[argparse.Namespace], int | Non
     "set": (SetParams, _set, "write a file with changed metadata"),
     "split": (SplitParams, _split, "split a file into shards"),
     "merge": (MergeParams, _merge, "merge shards into one file"),
+    "convert": (ConvertParams, convert.run, "convert a Hugging Face checkpoint to GGUF"),
     "quantize": (QuantizeParams, quantize_params.run, "quantize the tensors of a file"),
     "diff": (
         FileDiffParams,
@@ -170,6 +172,9 @@ COMMANDS: dict[str, tuple[type[Params], Callable[[argparse.Namespace], int | Non
         "compare two files; exit code 0 if they are equal, 1 if they differ",
     ),
 }
+
+
+EPILOGS = {"convert": convert.EPILOG, "quantize": quantize_params.EPILOG}
 
 
 def parser() -> OptionParser:
@@ -183,7 +188,7 @@ def parser() -> OptionParser:
             help=help,
             usage=f"%(prog)s [options] {' '.join(words)}",
             description=f"{help[0].upper()}{help[1:]}.",
-            epilog=quantize_params.EPILOG if name == "quantize" else None,
+            epilog=EPILOGS.get(name),
         )
         command.add(kind, CommonParams)
     return p
@@ -199,6 +204,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             p.error("set needs -o FILE or --in-place")
         if not o.changes and not o.remove:
             p.error("set needs KEY=VALUE or --remove KEY")
+    if args.command == "convert":
+        c = read(args, ConvertParams)
+        if not c.folder and not c.list:
+            p.error("convert needs FOLDER or --list")
     if args.command == "quantize":
         quantize_params.check(p, args)
     return session.run(COMMANDS[args.command][1], args)

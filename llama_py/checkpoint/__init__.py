@@ -1,0 +1,1 @@
+"""Checkpoints of Hugging Face: folders of config.json, tokenizer and safetensors, as GGUF."""

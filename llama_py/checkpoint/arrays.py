@@ -1,0 +1,143 @@
+"""Arrays whose values are computed when they are written, so that a conversion needs the memory
+of the largest tensor and not of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ggml_py.errors import ModelError
+from llama_py.checkpoint.floats import from_bits
+from llama_py.checkpoint.safetensors import StoredTensor
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float32]
+
+
+class LazyArray:
+    """A tensor of a checkpoint, or a function of several.
+
+    shape   in the order of torch: the last dimension is contiguous
+    dtype   float32, or float16 if it is stored so: llama.cpp's converter calculates in the
+            stored type, and in float32 for all others
+    stored  name of the type in the file
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        dtype: npt.DTypeLike,
+        make: Callable[[], Array],
+        stored: str = "F32",
+    ) -> None:
+        self.shape, self.dtype, self._make = tuple(shape), np.dtype(dtype), make
+        self.stored = stored
+
+    @classmethod
+    def from_stored(cls, t: StoredTensor) -> LazyArray:
+        """Return a tensor of a file, as float32 unless it is float16."""
+
+        def read() -> Array:
+            values = from_bits(t.dtype, t.array())
+            if values.base is not None:  # a view of the mapped file
+                values = values.copy()
+            t.let_go()
+            return values
+
+        return cls(t.shape, np.float16 if t.dtype == "F16" else np.float32, read, t.dtype)
+
+    @classmethod
+    def from_values(cls, values: Any) -> LazyArray:
+        """Return known values as float32."""
+        array = np.asarray(values, np.float32)
+        return cls(array.shape, np.float32, lambda: array)
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def read(self) -> Array:
+        """Compute the values."""
+        made = self._make()
+        if made.shape != self.shape:
+            raise AssertionError(f"planned shape {self.shape}, computed {made.shape}")
+        return made
+
+    def _new(self, shape: Sequence[int], make: Callable[[], Array]) -> LazyArray:
+        return LazyArray(shape, self.dtype, make, self.stored)
+
+    def reshape(self, *shape: int) -> LazyArray:
+        """Return the elements in another shape; one size may be -1."""
+        n, known = int(np.prod(self.shape)), int(np.prod([s for s in shape if s >= 0]))
+        found = tuple(n // known if s < 0 and known else s for s in shape)
+        if int(np.prod(found)) != n:
+            raise ModelError(f"a tensor of shape {list(self.shape)} has no form {list(shape)}")
+        return self._new(found, lambda: self.read().reshape(found))
+
+    def transpose(self, *axes: int) -> LazyArray:
+        """Return the dimensions in another order; without axes, in reverse."""
+        order = axes or tuple(range(self.ndim))[::-1]
+        shape = [self.shape[axis] for axis in order]
+        return self._new(shape, lambda: self.read().transpose(order))
+
+    def swap(self, a: int, b: int) -> LazyArray:
+        """Exchange two dimensions."""
+        order = list(range(self.ndim))
+        order[a], order[b] = order[b], order[a]
+        return self.transpose(*order)
+
+    def squeeze(self) -> LazyArray:
+        """Remove dimensions of size 1."""
+        return self.reshape(*(s for s in self.shape if s != 1))
+
+    def rows(self, start: int, end: int | None = None, axis: int = 0) -> LazyArray:
+        """Return elements start .. end - 1 of a dimension."""
+        axis %= self.ndim
+        first, last, _ = slice(start, end).indices(self.shape[axis])
+        shape = list(self.shape)
+        shape[axis] = max(last - first, 0)
+        cut = (*[slice(None)] * axis, slice(first, last))
+        return self._new(shape, lambda: self.read()[cut])
+
+    def split(self, sizes: Sequence[int], axis: int = 0) -> list[LazyArray]:
+        """Split a dimension into parts of these sizes."""
+        if sum(sizes) != self.shape[axis]:
+            raise ModelError(f"a dimension of {self.shape[axis]} cannot have parts {[*sizes]}")
+        ends = np.cumsum(sizes).tolist()
+        return [self.rows(end - n, end, axis) for n, end in zip(sizes, ends, strict=True)]
+
+    def map(self, function: Callable[[Array], Array]) -> LazyArray:
+        """Apply a function that keeps shape and type, for example `lambda x: x + 1`."""
+        return self._new(self.shape, lambda: function(self.read()).astype(self.dtype, copy=False))
+
+
+def concat(arrays: Sequence[LazyArray], axis: int = 0) -> LazyArray:
+    """Join arrays along an existing dimension."""
+    shape = list(arrays[0].shape)
+    shape[axis] = sum(a.shape[axis] for a in arrays)
+    if any(a.shape[:axis] + a.shape[axis + 1 :] != _without(shape, axis) for a in arrays):
+        raise ModelError(f"shapes {[list(a.shape) for a in arrays]} cannot be joined")
+    return arrays[0]._new(shape, lambda: np.concatenate([a.read() for a in arrays], axis))
+
+
+def stack(arrays: Sequence[LazyArray]) -> LazyArray:
+    """Join arrays of one shape along a new first dimension."""
+    first = arrays[0]
+    for other in arrays:
+        if other.shape != first.shape:
+            raise ModelError(f"shapes {list(first.shape)}, {list(other.shape)} cannot be stacked")
+
+    def make() -> Array:
+        made = np.empty((len(arrays), *first.shape), first.dtype)
+        for i, array in enumerate(arrays):
+            made[i] = array.read()
+        return made
+
+    return first._new((len(arrays), *first.shape), make)
+
+
+def _without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    return (*shape[:axis], *shape[axis + 1 :])

@@ -1,0 +1,35 @@
+"""Conversion of a folder to a GGUF file: llama.cpp's convert_hf_to_gguf.py without torch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from llama_py.checkpoint.converter import Converter, ConvertOptions
+from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.models import converter
+from llama_py.checkpoint.output import NewTensor, pieces
+from llama_py.support.whole_file import replace_file
+
+
+def plan(
+    path: str | os.PathLike[str], options: ConvertOptions | None = None
+) -> tuple[Converter, list[NewTensor]]:
+    """Return the converter of a folder, with all keys, and the tensors of the new file.
+
+    Reads the headers of the weights only. Raises ModelError if the folder is not a checkpoint of a
+    known model, or is incomplete.
+    """
+    folder = CheckpointFolder(Path(path))
+    chosen = converter(folder.model_name)(folder, options or ConvertOptions())
+    return chosen, chosen.convert()
+
+
+def convert(
+    path: str | os.PathLike[str],
+    output: str | os.PathLike[str],
+    options: ConvertOptions | None = None,
+) -> None:
+    """Convert a checkpoint; the output appears when it is complete. See `plan` for errors."""
+    chosen, tensors = plan(path, options)
+    replace_file(Path(output), pieces(chosen.out.stored, tensors))

@@ -1,0 +1,309 @@
+"""Conversion of a checkpoint: what all architectures share (conversion/base.py: TextModel)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, ClassVar
+
+from ggml_py.errors import ModelError
+from ggml_py.types import BF16, BY_NAME, F16, F32, GGMLType
+from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.keys import KeyValues
+from llama_py.checkpoint.metadata import ModelMetadata
+from llama_py.checkpoint.model_name import size_label
+from llama_py.checkpoint.names import LLAMA, Names
+from llama_py.checkpoint.output import NewTensor, choose_type, count_parameters
+from llama_py.checkpoint.vocabulary import Vocabulary
+
+QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION
+# general.file_type, by --outtype
+FILE_TYPES: Mapping[str, tuple[int, GGMLType]] = {
+    "f32": (0, F32),
+    "f16": (1, F16),
+    "q8_0": (7, BY_NAME["q8_0"]),
+    "bf16": (32, BF16),
+}
+OUTTYPES = (*FILE_TYPES, "auto")
+SCORES = {"softmax": 1, "sigmoid": 2, "sqrtsoftplus": 4}  # expert_gating_func
+# Parts of names in modules of images and sound, which a text model leaves out.
+MEDIA_STARTS = (
+    "mlp", "vit.", "vpm.", "siglip2.", "conformer.", "merger.", "resampler.", "sound_encoder.",
+    "sound_projection.", "speech_embeddings.",
+)  # fmt: skip
+MEDIA = (
+    "visual.", "vision.", "audio.", "talker.", "vision_", "audio_", "token2wav.", "code2wav.",
+    "projector.", "pre_mm_projector_norm", "image_newline", "view_seperator", "patch_embed",
+    "patch_embedding", "patch_merger.", "patch_merge_mlp.", "model.connector.",
+)  # fmt: skip
+UNUSED = (".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq")
+NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
+
+
+@dataclass(frozen=True)
+class ConvertOptions:
+    """outtype   type of matrices; "auto": the type of the first stored matrix, BF16 or F16
+    name      general.name; "": by the model card or the folder
+    pre       name of the pre-tokenizer; "": found by its ids
+    nextn     False: leave out layers that draft tokens
+    overrides values of general.* by full key
+    """
+
+    outtype: str = "auto"
+    name: str = ""
+    pre: str = ""
+    nextn: bool = True
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Converter:
+    """A checkpoint as key-values and tensors of a GGUF file.
+
+    A subclass declares an architecture:
+
+    arch     general.architecture
+    classes  names of the model's classes in transformers
+    names    GGUF tensors of the checkpoint's modules; `{}` is the number of the layer
+    has_nextn  checkpoints may have layers that draft tokens
+    """
+
+    arch: ClassVar[str] = ""
+    classes: ClassVar[tuple[str, ...]] = ()
+    names: ClassVar[Names] = LLAMA
+    has_nextn: ClassVar[bool] = False
+
+    def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
+        self.folder, self.options, self.config = folder, options, folder.config
+        self.out = KeyValues(self.arch)
+        self.n_layer = self.integer("n_layers", "num_hidden_layers", "n_layer", "num_layers")
+        self.rope = self._rope()
+
+    def convert(self) -> list[NewTensor]:
+        """Set all keys and return the tensors, whose values are computed when they are read."""
+        stored = {new: t for old, t in self.folder.tensors.items() if (new := self.select(old))}
+        file_type, type = self._type(stored)
+        made = list[NewTensor]()
+        for name, array in chain(self.extra(), stored.items()):
+            if name.endswith(UNUSED):
+                continue
+            for new_name, new in self.tensors(name, array, layer_of(name)):
+                made.append(NewTensor(new_name, choose_type(new_name, new, type), new))
+        self.check_complete()
+        self.out.text("general.type", "model")
+        counts = count_parameters(made)
+        described = ModelMetadata(
+            self.folder, counts.total, self.options.name, self.options.overrides
+        )
+        described.write(self.out, size_label(*counts))
+        self.file_type, self.type = file_type, type
+        self.file_name = f"{described.file_stem}-{str(type).upper()}.gguf"
+        self.keys()
+        self.out.u32("general.quantization_version", QUANTIZATION_VERSION)
+        n_vocab = self.config.get("vocab_size")
+        self.vocabulary(Vocabulary(self.folder, self.out, n_vocab, self.options.pre or None))
+        return made
+
+    def find(self, *names: str) -> Any:
+        """Return the value of the first of these names in config.json; None if it has none."""
+        return next((self.config[n] for n in names if self.config.get(n) is not None), None)
+
+    def integer(self, *names: str) -> int:
+        """Return an integer of config.json. Raises ModelError if it is missing, or not one."""
+        found = self.find(*names)
+        if type(found) is not int or found < 0:
+            what = "is missing" if found is None else f"must be an integer, got {str(found)[:50]!r}"
+            raise ModelError(f"{self.folder.path / 'config.json'}: {' or '.join(names)} {what}")
+        return found
+
+    @property
+    def head_dim(self) -> int:
+        """Size of a head; without head_dim, that of the rows divided by the heads."""
+        if self.find("head_dim") is not None:
+            return self.integer("head_dim")
+        return self.integer("hidden_size") // self.integer("num_attention_heads")
+
+    def select(self, name: str) -> str | None:
+        """Return the name of a stored tensor for `tensors`; None to leave it out."""
+        if name.startswith(MEDIA_STARTS) or any(part in name for part in MEDIA):
+            return None
+        name = name.replace("language_model.", "")
+        if name.endswith("e_score_correction_bias"):
+            name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+        return name
+
+    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+        """Yield tensors that are not stored, such as frequency factors."""
+        yield from ()
+
+    def tensors(
+        self, name: str, array: LazyArray, layer: int | None
+    ) -> Iterator[tuple[str, LazyArray]]:
+        """Yield the tensors of the file that a tensor of the checkpoint becomes."""
+        yield self.rename(name), array
+
+    def rename(self, name: str) -> str:
+        """Return a tensor's name in GGUF. Raises ModelError for an unknown name."""
+        module, dot, suffix = name.rpartition(".")
+        if suffix not in ("weight", "bias"):
+            module, dot, suffix = name, "", ""
+        layer = layer_of(name)
+        found = self.names.get(module if layer is None else NUMBER.sub("{}", module + ".", 1)[:-1])
+        if found is None:
+            raise ModelError(
+                f"{self.folder.path}: tensor {name[:100]!r} is unknown for {self.arch}; the files "
+                "may be those of another model"
+            )
+        return found.format(layer) + dot + suffix
+
+    def check_complete(self) -> None:
+        """Raise ModelError if experts of a layer are missing."""
+
+    def keys(self) -> None:
+        """Set the architecture's keys."""
+        out = self.out
+        out.u32("block_count", self.n_layer)
+        for key, kind, names in KEYS:
+            if (value := self.find(*names)) is not None:
+                if kind == "count":
+                    out.count(key, value)
+                else:
+                    out.add(kind, key, value)
+        if self.config.get("is_causal") is False:
+            out.boolean("attention.causal", False)
+        self._rope_keys()
+        for key, kind, names in LATER_KEYS:
+            if (value := self.find(*names)) is not None:
+                out.add(kind, key, value)
+        score = self.find(*SCORE_NAMES)
+        if score is not None:
+            self.gating(score)
+        if (head_dim := self.config.get("head_dim")) is not None:
+            out.u32("attention.key_length", head_dim)
+            out.u32("attention.value_length", head_dim)
+        out.u32("general.file_type", self.file_type)
+
+    def gating(self, score: Any) -> None:
+        """Set the function of the router's scores. Raises ModelError for an unknown one."""
+        if score not in SCORES:
+            known = ", ".join(SCORES)
+            raise ModelError(f"scores of experts must be one of {known}, got {str(score)[:50]!r}")
+        self.out.u32("expert_gating_func", SCORES[score])
+
+    def vocabulary(self, v: Vocabulary) -> None:
+        """Write the tokenizer's keys."""
+        v.bpe()
+
+    def _type(self, stored: Mapping[str, LazyArray]) -> tuple[int, GGMLType]:
+        """Return general.file_type, and the type of matrices."""
+        wanted = self.options.outtype
+        if wanted == "auto":
+            types = {"BF16": "bf16", "F16": "f16"}
+            wanted = next(
+                (types[t.stored] for t in stored.values() if t.ndim > 1 and t.stored in types),
+                "f16",
+            )
+        if wanted not in FILE_TYPES:
+            raise ModelError(f"outtype must be one of {', '.join(OUTTYPES)}, got {wanted!r}")
+        return FILE_TYPES[wanted]
+
+    def _rope(self) -> dict[str, Any]:
+        """Return rope_parameters of transformers 5, from the older keys as well."""
+        given = self.config.get("rope_parameters", self.config.get("rope_scaling"))
+        found: dict[str, Any] = dict(given) if isinstance(given, dict) else {}
+        if "full_attention" in found or "sliding_attention" in found:
+            return found
+        if (local := self.find(*LOCAL_THETA)) is not None:
+            found["sliding_attention"] = {"rope_theta": local}
+        for name, value in (
+            ("rope_theta", self.find(*THETA)),
+            ("rope_type", found.get("type")),
+            ("partial_rotary_factor", self.find(*PARTIAL)),
+            (ORIGINAL, self.find(ORIGINAL)),
+        ):
+            if value is not None:
+                found.setdefault(name, value)
+        return found
+
+    @property
+    def full_rope(self) -> Mapping[str, Any]:
+        """RoPE of layers that attend to all tokens."""
+        found = self.rope.get("full_attention", self.rope)
+        return found if isinstance(found, dict) else {}
+
+    def _rope_keys(self) -> None:
+        out, rope = self.out, self.full_rope
+        kind, factor = rope.get("rope_type"), rope.get("factor")
+        if kind in ("linear", "yarn") and factor is not None:
+            out.text("rope.scaling.type", kind)
+            out.f32("rope.scaling.factor", factor)
+            if kind == "yarn":
+                self._yarn_keys(rope)
+        elif kind in ("su", "longrope"):
+            out.text("rope.scaling.type", "longrope")
+        if isinstance(sections := self.rope.get("mrope_section"), list):
+            out.array("rope.dimension_sections", [*sections, 0, 0, 0, 0][:4])
+        if (theta := rope.get("rope_theta")) is not None:
+            out.f32("rope.freq_base", theta)
+        windowed = self.rope.get("sliding_attention")
+        if isinstance(windowed, dict) and (theta := windowed.get("rope_theta")) is not None:
+            out.f32("rope.freq_base_swa", theta)
+
+    def _yarn_keys(self, rope: Mapping[str, Any]) -> None:
+        self.out.u32("rope.scaling.original_context_length", rope.get(ORIGINAL))
+        for key, names in YARN:
+            value = next((rope[n] for n in names if rope.get(n) is not None), None)
+            if value is not None:
+                self.out.f32(f"rope.scaling.{key}", value)
+
+
+ORIGINAL = "original_max_position_embeddings"
+THETA = (
+    "global_rope_theta", "rope_global_theta", "rope_theta_global", "rope_theta", "rotary_emb_base",
+)  # fmt: skip
+LOCAL_THETA = (
+    "local_rope_theta", "rope_local_theta", "rope_theta_local", "swa_rope_theta",
+    "rope_local_base_freq",
+)  # fmt: skip
+PARTIAL = ("partial_rotary_factor", "rope_pct", "rope_percent")
+YARN = (
+    ("yarn_ext_factor", ("extrapolation_factor",)),
+    ("yarn_attn_factor", ("attention_factor", "attn_factor")),
+    ("yarn_beta_fast", ("beta_fast",)),
+    ("yarn_beta_slow", ("beta_slow",)),
+)
+Keys = Sequence[tuple[str, str, tuple[str, ...]]]
+# Keys of the architecture, their types, and their names in config.json: before RoPE and after it.
+KEYS: Keys = (
+    ("context_length", "u32", (
+        "max_position_embeddings", "n_ctx", "n_positions", "max_length", "max_sequence_length",
+        "model_max_length")),
+    ("embedding_length", "u32", ("hidden_size", "n_embd", "dim")),
+    ("feed_forward_length", "count", (
+        "prefix_dense_intermediate_size", "dense_intermediate_size", "intermediate_size",
+        "n_inner", "hidden_dim")),
+    ("attention.head_count", "count", ("num_attention_heads", "n_head", "n_heads")),
+    ("attention.head_count_kv", "count", ("num_key_value_heads", "n_kv_heads")),
+)  # fmt: skip
+LATER_KEYS: Keys = (
+    ("attention.layer_norm_rms_epsilon", "f32", ("rms_norm_eps", "norm_eps")),
+    ("attention.layer_norm_epsilon", "f32", (
+        "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon")),
+    ("expert_count", "u32", ("num_local_experts", "num_experts", "n_routed_experts")),
+    ("expert_used_count", "u32", (
+        "num_experts_per_tok", "num_experts_per_token", "top_k_experts")),
+    ("expert_group_count", "u32", ("n_group",)),
+    ("expert_group_used_count", "u32", ("topk_group",)),
+)  # fmt: skip
+SCORE_NAMES = (
+    "score_function", "scoring_func", "score_func", "moe_router_activation",
+    "moe_router_activation_func", "expert_selection_fn",
+)  # fmt: skip
+
+
+def layer_of(name: str) -> int | None:
+    """Return the first number in a name, its layer."""
+    match = NUMBER.search(name)
+    return int(match[0]) if match else None

@@ -1,0 +1,168 @@
+"""The folder of a checkpoint: config.json, other JSON files, and the tensors of all its shards."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from ggml_py.errors import ModelError
+from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.safetensors import read_safetensors
+
+log = logging.getLogger("llama_py")
+
+INDEX = "model.safetensors.index.json"
+MAX_JSON = 512 << 20  # bytes; the largest tokenizer.json has some 40 MB
+# Names of the text model's configuration, beside text_config.
+TEXT_CONFIGS = ("llm_config", "lm_config", "language_config", "lfm")
+# Names of the whole model that mean another class than those of its text model.
+WHOLE_NAMES = (
+    "StepVLForConditionalGeneration",
+    "Sarashina2VisionForCausalLM",
+    "Exaone4_5_ForConditionalGeneration",
+    "Step3p7ForConditionalGeneration",
+    "KimiK3ForConditionalGeneration",
+)
+
+
+class CheckpointFolder:
+    """A folder with a model of Hugging Face.
+
+    path    the folder
+    config  config.json; the text model's values replace those of the whole model
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Read config.json. Raises ModelError if the folder or that file is missing or invalid."""
+        self.path = path
+        if not path.is_dir():
+            raise ModelError(f"{path}: no such folder; use the folder of a checkpoint")
+        stored = self.json("config.json")
+        if not stored:
+            raise ModelError(
+                f"{path}: config.json is missing or empty; use the folder of a Hugging Face model"
+            )
+        for name in TEXT_CONFIGS:
+            if isinstance(stored.get(name), dict):
+                stored["text_config"] = stored[name]
+        thinker = stored.get("thinker_config")
+        if isinstance(thinker, dict) and isinstance(thinker.get("text_config"), dict):
+            stored["text_config"] = thinker["text_config"]
+        self.whole_config = stored
+        text = stored.get("text_config")
+        self.config = {**stored, **text} if isinstance(text, dict) else dict(stored)
+
+    @property
+    def model_name(self) -> str:
+        """Name of the model's class in transformers, of `architectures`."""
+        text = self.whole_config.get("text_config")
+        whole, own = (
+            _first_text(c.get("architectures")) if isinstance(c, dict) else None
+            for c in (self.whole_config, text)
+        )
+        if whole in WHOLE_NAMES:
+            return whole or ""
+        name = own or whole
+        if name is None and isinstance(layer := self.whole_config.get("ssm_cfg"), dict):
+            name = f"{layer.get('layer', 'Mamba')}ForCausalLM"
+        if name is None:
+            raise ModelError(
+                f"{self.path / 'config.json'}: architectures must name the model's class"
+            )
+        return name
+
+    def json(self, name: str) -> dict[str, Any]:
+        """Return a JSON object of a file; empty if there is no such file.
+
+        Raises ModelError for a file with another content.
+        """
+        text = self.text(name)
+        if text is None:
+            return {}
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as e:
+            what = str(e) or type(e).__name__
+            raise ModelError(f"{self.path / name}: not valid JSON: {what}") from None
+        if not isinstance(found, dict):
+            raise ModelError(f"{self.path / name}: must be a JSON object")
+        return found
+
+    def json_or_nothing(self, name: str) -> dict[str, Any]:
+        """Return a JSON object of a file; empty if there is none, or if it is invalid."""
+        try:
+            return self.json(name)
+        except ModelError as e:
+            log.warning("%s", e)
+            return {}
+
+    def text(self, name: str) -> str | None:
+        """Return the content of a file; None if there is no such file."""
+        path = self.path / name
+        if not path.is_file():
+            return None
+        if path.stat().st_size > MAX_JSON:
+            raise ModelError(f"{path}: must have at most {MAX_JSON >> 20} MiB")
+        try:
+            return path.read_text("utf-8")
+        except (OSError, ValueError) as e:
+            raise ModelError(f"{path}: cannot be read as UTF-8: {e}") from None
+
+    @cached_property
+    def tensors(self) -> dict[str, LazyArray]:
+        """Name to tensor: of the shards in order of their names, each in the order of its header.
+
+        Raises ModelError if files or tensors are missing.
+        """
+        weights = self._weight_map()
+        files = sorted({*weights.values()}) or sorted(
+            path.name for path in self.path.glob("model*.safetensors")
+        )
+        if not files:
+            raise ModelError(f"{self.path}: {self._without_safetensors()}")
+        missing = [name for name in files if not (self.path / name).is_file()]
+        if missing:
+            raise ModelError(
+                f"{self.path}: {len(missing)} of {len(files)} files of weights are missing, the "
+                f"first is {missing[0]}; download them into this folder"
+            )
+        found = dict[str, LazyArray]()
+        for file in files:
+            for name, t in read_safetensors(self.path / file).items():
+                found[name] = LazyArray.from_stored(t)
+        if weights and (differ := sorted(weights.keys() ^ found.keys())):
+            raise ModelError(
+                f"{self.path}: {len(differ)} tensors are only in {INDEX} or only in the files, the "
+                f"first is {differ[0][:100]!r}; download the folder again"
+            )
+        return found
+
+    def _weight_map(self) -> Mapping[str, str]:
+        """Return the file name of each tensor; empty without an index."""
+        weights = self.json(INDEX).get("weight_map", {})
+        if not isinstance(weights, dict) or not all(map(_is_file_name, weights.values())):
+            raise ModelError(
+                f"{self.path / INDEX}: weight_map must be an object of names of files in this "
+                "folder; download it again"
+            )
+        return weights
+
+    def _without_safetensors(self) -> str:
+        if pickles := sorted(path.name for path in self.path.glob("pytorch_model*.bin")):
+            return (
+                f"its weights ({pickles[0]}) are Python pickles, which can run any program; save "
+                "the model as safetensors: model.save_pretrained(folder)"
+            )
+        return "no file model*.safetensors; download the model's weights"
+
+
+def _first_text(value: Any) -> str | None:
+    return value[0] if isinstance(value, list) and value and isinstance(value[0], str) else None
+
+
+def _is_file_name(value: Any) -> bool:
+    return isinstance(value, str) and value not in ("", ".", "..") and Path(value).name == value

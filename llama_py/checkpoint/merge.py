@@ -1,0 +1,68 @@
+"""Experts that a checkpoint stores one by one, or with two matrices in one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from ggml_py.errors import ModelError
+from llama_py.checkpoint.arrays import LazyArray, stack
+
+EXPERT = re.compile(r"(.*\bexperts)\.(\d+)\.(\w+)\.weight")
+
+
+class ExpertMerger:
+    """Collects the matrices of a layer's experts, and joins them when all are known.
+
+    n_experts  experts of a layer
+    parts      names of an expert's matrices, in the order of the joined tensors
+    """
+
+    def __init__(self, n_experts: int, parts: Sequence[str]) -> None:
+        self.n_experts, self.parts = n_experts, parts
+        self._waiting: dict[str, dict[tuple[int, str], LazyArray]] = {}
+
+    def merge(self, name: str, array: LazyArray) -> Iterator[tuple[str, LazyArray]] | None:
+        """Return None for a tensor of no expert; else an iterator, empty until the last matrix of
+        the layer: `PATH.experts.PART.weight`, [n_experts, n_out, n_in]."""
+        match = EXPERT.fullmatch(name)
+        if match is None:
+            return None
+        path, number, part = match[1], int(match[2]), match[3]
+        waiting = self._waiting.setdefault(path, {})
+        waiting[number, part] = array
+        if len(waiting) < self.n_experts * len(self.parts):
+            return iter(())
+        del self._waiting[path]
+        return self._joined(path, waiting)
+
+    def _joined(
+        self, path: str, found: dict[tuple[int, str], LazyArray]
+    ) -> Iterator[tuple[str, LazyArray]]:
+        for part in self.parts:
+            missing = next((i for i in range(self.n_experts) if (i, part) not in found), None)
+            if missing is not None:
+                raise ModelError(f"{path}.{missing}.{part}.weight is missing in the checkpoint")
+            each = [found[i, part] for i in range(self.n_experts)]
+            yield f"{path}.{part}.weight", stack(each)
+
+    def check_complete(self, folder: Path) -> None:
+        """Raise ModelError if matrices of a layer are missing."""
+        for path, found in self._waiting.items():
+            wanted = self.n_experts * len(self.parts)
+            raise ModelError(
+                f"{folder}: {path} has {len(found)} of {wanted} matrices of experts; download all "
+                "files of weights"
+            )
+
+
+def split_gate_up(name: str, array: LazyArray) -> Iterator[tuple[str, LazyArray]]:
+    """Yield gate and up matrices of experts that are stored as one, [n_experts, 2 * n_ff, n]."""
+    if array.ndim < 3 or array.shape[-2] % 2:
+        raise ModelError(f"{name} must be [n_experts, 2 * n_ff, n_embd], got {list(array.shape)}")
+    n_ff = array.shape[-2] // 2
+    base = name.removesuffix(".weight").removesuffix("gate_up_proj")
+    gate, up = array.split([n_ff, n_ff], array.ndim - 2)
+    yield f"{base}gate_proj.weight", gate
+    yield f"{base}up_proj.weight", up

@@ -1,0 +1,31 @@
+"""Checkpoints of Qwen2 and models like it (conversion/qwen.py: Qwen2Model)."""
+
+from __future__ import annotations
+
+from llama_py.checkpoint.converter import Converter
+from llama_py.checkpoint.pooling import pooling_keys
+from llama_py.checkpoint.vocabulary import Vocabulary
+
+
+class Qwen2Converter(Converter):
+    arch = "qwen2"
+    classes = (
+        "Qwen2Model",
+        "Qwen2ForCausalLM",
+        "Qwen2AudioForConditionalGeneration",
+        "KORMoForCausalLM",
+        "AudioFlamingo3ForConditionalGeneration",
+        "DotsOCRForCausalLM",
+    )
+
+    def select(self, name: str) -> str | None:
+        selected = super().select(name)
+        is_bare = self.folder.model_name.endswith("Model") and selected is not None
+        return f"model.{selected}" if is_bare else selected
+
+    def keys(self) -> None:
+        super().keys()
+        pooling_keys(self.folder, self.out)
+
+    def vocabulary(self, v: Vocabulary) -> None:
+        v.sentencepiece() if v.has("tokenizer.model") else v.bpe()

@@ -1,0 +1,102 @@
+"""Tensors of a new file: their types, and their bytes."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ggml_py.errors import ModelError
+from ggml_py.types import F16, F32, GGMLType
+from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.floats import Bytes, n_bytes, to_bytes
+from llama_py.gguf.write import head, read_alignment
+
+log = logging.getLogger("llama_py")
+
+# Matrices that remain F32, after the layer's name (conversion/base.py: prepare_tensors).
+IN_F32 = frozenset({
+    "ffn_gate_inp", "ffn_gate_inp_shexp", "position_embd", "token_types", "ssm_conv1d",
+    "shortconv.conv", "time_mix_first", "time_mix_w1", "time_mix_w2", "time_mix_decay_w1",
+    "time_mix_decay_w2", "time_mix_lerp_fused", "altup_correct_coef", "altup_predict_coef",
+    "ssm_conv1d_q", "ssm_conv1d_k", "ssm_conv1d_v", "indexer.proj", "v.position_embd",
+    "a.position_embd",
+})  # fmt: skip
+MOST_DIMS = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NewTensor:
+    """A tensor of the new file; `array` computes its values."""
+
+    name: str
+    type: GGMLType
+    array: LazyArray = field(repr=False)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """Shape in ggml's order, with as many dimensions as in the checkpoint."""
+        return self.array.shape[::-1] or (1,)
+
+    @property
+    def nbytes(self) -> int:
+        return n_bytes(self.type, self.array.shape or (1,))
+
+    def data(self) -> Bytes:
+        """Compute the bytes."""
+        return to_bytes(self.type, self.array.read())
+
+
+def choose_type(name: str, array: LazyArray, wanted: GGMLType) -> GGMLType:
+    """Return the type of a tensor: of matrices the wanted one if rows have whole blocks.
+
+    Raises ModelError for a tensor that GGUF cannot store.
+    """
+    if array.ndim > MOST_DIMS or not all(array.shape):
+        raise ModelError(f"{name} has the shape {list(array.shape)}, which GGUF cannot store")
+    base = name.removesuffix(".weight")
+    own = base.split(".", 2)[2] if base.startswith("blk.") else base
+    if array.ndim <= 1 or name.endswith("_norm.weight") or base == name or own in IN_F32:
+        return F32
+    if array.shape[-1] % wanted.block_size:
+        log.warning("%s has rows of %d values, so it becomes F16", name, array.shape[-1])
+        return F16
+    return wanted
+
+
+class ParameterCounts(NamedTuple):
+    """Numbers of parameters, for a label of the size.
+
+    shared  outside of experts;  expert  of one expert per layer;  experts  mean number of experts
+    """
+
+    total: int
+    shared: int
+    expert: int
+    experts: int
+
+
+def count_parameters(tensors: Sequence[NewTensor]) -> ParameterCounts:
+    """Count a model's parameters (gguf-py: get_total_parameter_count)."""
+    total = shared = expert = experts = n = 0
+    for t in tensors:
+        shape = t.array.shape
+        size = math.prod(shape)
+        total += size
+        if "_exps." in t.name and len(shape) >= 3:
+            count = shape[-2 if ".bias" in t.name else -3]
+            expert, experts, n = expert + size // count, experts + count, n + 1
+        else:
+            shared += size
+    return ParameterCounts(total, shared, expert, experts // n if n else 0)
+
+
+def pieces(stored: Mapping[str, bytes], tensors: Sequence[NewTensor]) -> Iterator[memoryview]:
+    """Yield a whole GGUF file in pieces, one per tensor."""
+    alignment = read_alignment(stored)
+    yield memoryview(head(stored, tensors, alignment))
+    for t in tensors:
+        yield t.data().data
+        yield memoryview(bytes(-t.nbytes % alignment))

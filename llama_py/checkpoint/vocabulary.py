@@ -1,0 +1,231 @@
+"""Vocabularies of checkpoints as keys `tokenizer.ggml.*`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from ggml_py.errors import ModelError
+from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.keys import KeyValues
+from llama_py.checkpoint.sentencepiece import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    read_sentencepiece,
+)
+from llama_py.checkpoint.special_tokens import SpecialTokens
+
+PRE_TOKENIZERS = Path(__file__).parents[1] / "data" / "pre_tokenizers.txt"
+SPACE = "\u2581"  # SentencePiece's sign of a space
+LEAST_SCORE, ADDED_SCORE = -10000.0, -1000.0
+# Tokens that some tokenizers do not mark as special: of deepseek-coder, gemma, command-r.
+SPECIAL = ("<pad>", "<mask>", "<2mass>", "[@BOS@]")
+BRACKETS = (("<|", "|>"), ("<｜", "｜>"), ("<unused", ">"))
+# The text whose ids identify a pre-tokenizer (convert_hf_to_gguf_update.py).
+PROBE = (
+    "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n🚀 (normal) 😶\u200d🌫️ (multiple emojis "
+    "concatenated) ✅ 🦙🦙 3 33 333 3333 33333 333333 3333333 33333333 3.3 3..3 3...3 "
+    "កាន់តែពិសេសអាច😁 ?我想在apple工作1314151天～ ------======= нещо на Български "
+    "''''''```````\"\"\"\"......!!!!!!?????? I've been 'told he's there, 'RE you sure? 'M not "
+    "sure I'll make it, 'D you like some tea? We'Ve a'lL"
+)
+
+
+def looks_special(token: str) -> bool:
+    """Return True for a token that is special by its text, whatever its tokenizer says."""
+    return token in SPECIAL or any(
+        token.startswith(start) and token.endswith(end) for start, end in BRACKETS
+    )
+
+
+class Vocabulary:
+    """Tokens of a checkpoint, written to `out`.
+
+    n_vocab  tokens of the model; the tokenizer may have fewer. None: those of the tokenizer
+    pre      name of the pre-tokenizer; None: found by its ids
+    """
+
+    def __init__(
+        self, folder: CheckpointFolder, out: KeyValues, n_vocab: Any, pre: str | None = None
+    ) -> None:
+        self.folder, self.out, self.n_vocab, self.pre = folder, out, n_vocab, pre
+
+    def has(self, name: str) -> bool:
+        """Return True if the folder has this file."""
+        return (self.folder.path / name).is_file()
+
+    def none(self) -> None:
+        """Write no tokens."""
+        self.out.text("tokenizer.ggml.model", "none")
+
+    def bpe(self, model: str = "gpt2", pre: str | None = None) -> SpecialTokens:
+        """Write a byte-level BPE of tokenizer.json (get_vocab_base, _set_vocab_gpt2).
+
+        model  tokenizer.ggml.model;  pre  pre-tokenizer; None: found by its ids
+        """
+        tokens, types, found = self.tokens_of_json(pre)
+        special = SpecialTokens(self.folder, with_merges=True)
+        self._write(model, found, tokens, types)
+        special.write(self.out)
+        return special
+
+    def tokens_of_json(self, pre: str | None = None) -> tuple[list[str], list[int], str]:
+        """Return the tokens of tokenizer.json, their types, and the pre-tokenizer's name."""
+        tokenizer = self.tokenizer()
+        ids = tokenizer.get_vocab(with_added_tokens=True)
+        n_vocab = self._check_size(max(ids.values(), default=-1) + 1, len(ids))
+        texts, added = {id: text for text, id in ids.items()}, tokenizer.get_added_tokens_decoder()
+        pre = self.pre or pre or pre_tokenizer(self.folder.path, tokenizer)
+        tokens, types = list[str](), list[int]()
+        for id in range(n_vocab):
+            text, token = texts.get(id, f"[PAD{id}]"), added.get(id)
+            type = UNUSED if id not in texts else NORMAL
+            if token is not None:
+                if not token.normalized:
+                    own = tokenizer.encode(text, add_special_tokens=False).ids
+                    text = tokenizer.decode(own, skip_special_tokens=False)
+                is_special = token.special or looks_special(text)
+                type = CONTROL if is_special else USER_DEFINED
+                text = text if is_special else text.replace(SPACE, " ")
+            tokens.append(text)
+            types.append(type)
+        return tokens, types, pre
+
+    def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer of tokenizer.json.
+
+        Raises ModelError if it is missing or invalid.
+        """
+        path = self.folder.path / "tokenizer.json"
+        text = self.folder.text("tokenizer.json")
+        if text is None:
+            raise ModelError(f"{path}: no such file; download the tokenizer's files as well")
+        try:
+            return Tokenizer.from_str(text)
+        except Exception as e:  # the library raises only Exception
+            raise ModelError(f"{path}: not a tokenizer: {e}") from None
+
+    def sentencepiece(self) -> SpecialTokens:
+        """Write the vocabulary of tokenizer.model (_set_vocab_sentencepiece)."""
+        tokens, scores, types = self.pieces()
+        self._write("llama", "default", tokens, types, scores)
+        special = SpecialTokens(self.folder, n_vocab=len(tokens))
+        special.write(self.out)
+        return special
+
+    def pieces(self) -> tuple[list[str], list[float], list[int]]:
+        """Return the tokens of tokenizer.model, their scores and types."""
+        found = read_sentencepiece(self.folder.path / "tokenizer.model").pieces
+        n_vocab = self._check_size(0, len(found))
+        tokens = [f"[PAD{i}]" for i in range(n_vocab)]
+        scores, types = [LEAST_SCORE] * n_vocab, [UNUSED] * n_vocab
+        known = {UNKNOWN, CONTROL, UNUSED, BYTE}
+        for i, piece in enumerate(found[:n_vocab]):
+            tokens[i] = piece.text.decode("utf-8", "surrogateescape")
+            scores[i], types[i] = piece.score, piece.type if piece.type in known else NORMAL
+        for text, id in self.folder.json("added_tokens.json").items():
+            if _is_id(id, n_vocab):
+                tokens[id], scores[id], types[id] = text, ADDED_SCORE, USER_DEFINED
+        added = self.folder.json("tokenizer_config.json").get("added_tokens_decoder", {})
+        for key, token in added.items():
+            if _is_id(id := int(key), n_vocab):
+                text = token["content"]
+                is_special = token.get("special") or looks_special(text)
+                types[id] = CONTROL if is_special else USER_DEFINED
+                tokens[id] = text if is_special else text.replace(SPACE, " ")
+                scores[id] = ADDED_SCORE
+        return tokens, scores, types
+
+    @property
+    def is_sentencepiece_json(self) -> bool:
+        """True if tokenizer.json stores a SentencePiece BPE: its unknown bytes are tokens."""
+        stored = self.folder.json("tokenizer.json")
+        model, decoder = stored.get("model"), stored.get("decoder")
+        if not isinstance(model, dict) or not isinstance(decoder, dict):
+            return False
+        is_bpe = model.get("type") == "BPE" and bool(model.get("byte_fallback"))
+        return is_bpe and decoder.get("type") == "Sequence"
+
+    def sentencepiece_json(self) -> SpecialTokens:
+        """Write a SentencePiece BPE of tokenizer.json (gguf-py: LlamaHfVocab).
+
+        llama.cpp's converter gives all tokens the same score, and then joins them in another order
+        than the tokenizer. Here the score is the negative id, the order of the merges.
+        """
+        tokenizer = self.tokenizer()
+        n_base, added = tokenizer.get_vocab_size(False), tokenizer.get_added_tokens_decoder()
+        tokens, scores, types = list[str](), list[float](), list[int]()
+        ids = tokenizer.get_vocab(with_added_tokens=True)
+        for text, id in sorted(ids.items(), key=lambda pair: pair[1]):
+            is_special = id in added and added[id].special
+            other = NORMAL if id < n_base else USER_DEFINED
+            tokens.append(text)
+            scores.append(-float(id) if id not in added else ADDED_SCORE)
+            types.append(BYTE if _is_byte(text) else CONTROL if is_special else other)
+        self._write("llama", "default", tokens, types, scores)
+        written = SpecialTokens(self.folder, n_vocab=len(tokens))
+        written.write(self.out)
+        return written
+
+    def _check_size(self, least: int, default: int) -> int:
+        """Return the number of tokens of the model."""
+        n_vocab = default if self.n_vocab is None else self.n_vocab
+        if type(n_vocab) is not int or not max(least, 1) <= n_vocab < 2**24:
+            raise ModelError(
+                f"{self.folder.path}: vocab_size must be at least {max(least, 1)}, the size of the "
+                f"tokenizer, got {n_vocab}"
+            )
+        return n_vocab
+
+    def _write(
+        self,
+        model: str,
+        pre: str,
+        tokens: Sequence[str],
+        types: Sequence[int],
+        scores: Sequence[float] = (),
+    ) -> None:
+        self.out.text("tokenizer.ggml.model", model)
+        self.out.text("tokenizer.ggml.pre", pre)
+        self.out.array("tokenizer.ggml.tokens", tokens)
+        if scores:
+            self.out.array("tokenizer.ggml.scores", scores)
+        self.out.array("tokenizer.ggml.token_type", types)
+
+
+def pre_tokenizer(folder: Path, tokenizer: Tokenizer) -> str:
+    """Return the name of a pre-tokenizer by the ids of a text.
+
+    Raises ModelError if llama.cpp's converter does not know these ids.
+    """
+    digest = sha256(str(tokenizer.encode(PROBE).ids).encode()).hexdigest()
+    name = _names_by_digest().get(digest)
+    if name is None:
+        raise ModelError(
+            f"{folder}: its pre-tokenizer is not known (ids of the test text: {digest}); "
+            "give its name: --pre NAME"
+        )
+    return name
+
+
+@cache
+def _names_by_digest() -> dict[str, str]:
+    rows = (line.split(" ", 1) for line in PRE_TOKENIZERS.read_text("utf-8").splitlines())
+    return {digest: name for digest, name in rows}
+
+
+def _is_id(id: Any, n_vocab: int) -> bool:
+    return type(id) is int and 0 <= id < n_vocab
+
+
+def _is_byte(text: str) -> bool:
+    return len(text) == 6 and text.startswith("<0x") and text.endswith(">")
