@@ -33,8 +33,8 @@ def parts_of(model_id: str, n_params: int) -> NameParts:
     """
     if " " in model_id:  # a sentence
         return NameParts(model_id)
-    organization, _, name = model_id.rpartition("/") if "/" not in model_id else (
-        model_id.partition("/")
+    organization, _, name = (
+        model_id.rpartition("/") if "/" not in model_id else (model_id.partition("/"))
     )
     words = [word for word in name.split("-") if word]
     kinds = [set[str]() for _ in words]
@@ -124,9 +124,7 @@ def _find_basename(words: list[str], kinds: list[set[str]]) -> None:
 def title(name: str) -> str:
     """Return a name with capitals, except versions and words that have some."""
     words = name.strip().replace("-", " ").split()
-    return " ".join(
-        w.title() if w.islower() and not UNCHANGED.fullmatch(w) else w for w in words
-    )
+    return " ".join(w.title() if w.islower() and not UNCHANGED.fullmatch(w) else w for w in words)
 
 
 def size_label(n_total: int, n_shared: int, n_expert: int, experts: int) -> str:

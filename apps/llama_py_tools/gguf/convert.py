@@ -51,7 +51,9 @@ class ConvertParams(Params):
         False, "--no-nextn --no-mtp", "leave out the layers that draft tokens", env=""
     )
     dry_run: bool = option(False, "--dry-run", "print the tensors without writing them", env="")
-    list: bool = option(False, "--list", "print the classes of models that can be converted", env="")
+    list: bool = option(
+        False, "--list", "print the classes of models that can be converted", env=""
+    )
     force: bool = option(False, "--force", "overwrite an existing file", env="")
 
 

@@ -17,7 +17,9 @@ def converters() -> dict[str, type[Converter]]:
     """Return the converters by name of the model's class in transformers."""
     for module in iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
-    return {name: kind for kind in _subclasses(Converter) for name in kind.__dict__.get("classes", ())}
+    return {
+        name: kind for kind in _subclasses(Converter) for name in kind.__dict__.get("classes", ())
+    }
 
 
 def converter(name: str) -> type[Converter]:

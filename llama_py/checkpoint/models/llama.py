@@ -63,8 +63,9 @@ class LlamaConverter(Converter):
         rope, dim = self.full_rope, self.head_dim
         base = np.float32(rope.get("rope_theta", 10000.0))
         freqs = 1 / base ** (np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim))
-        factor, context = rope.get("factor", 8.0), rope.get(
-            "original_max_position_embeddings", 8192
+        factor, context = (
+            rope.get("factor", 8.0),
+            rope.get("original_max_position_embeddings", 8192),
         )
         low, high = rope.get("low_freq_factor", 1.0), rope.get("high_freq_factor", 4.0)
         wavelength = np.float32(2 * math.pi) / freqs

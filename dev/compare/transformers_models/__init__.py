@@ -1,0 +1,16 @@
+"""More tiny models of transformers for transformers_side.py, one module for each family: `MODELS`,
+and `CONVERTER` with keys of config.json that llama.cpp's converter needs besides."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any
+
+
+def more(name: str) -> dict[str, Any]:
+    """Return the joined dictionaries of this name of all modules."""
+    found = dict[str, Any]()
+    for module in iter_modules(__path__):
+        found |= getattr(import_module(f"{__name__}.{module.name}"), name, {})
+    return found

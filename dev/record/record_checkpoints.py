@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Records what llama.cpp's converter makes of tiny checkpoints: tests/data/checkpoints.json.xz.
+
+    pip install torch==2.13.0 transformers==5.23.0 gguf sentencepiece
+    python -m dev.compare.transformers_side LLAMA_CPP OUT [NAME ...]
+    python -m dev.record.record_checkpoints LLAMA_CPP OUT [NAME ...]
+
+The first command makes the models of transformers in OUT. The second takes their configurations and
+tensor names, converts models with other weights (tiny_checkpoints.py), and replaces the entries of
+these names. LLAMA_CPP is a folder with llama.cpp's source.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import lzma
+import struct
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from dev.compare.transformers_side import convert
+from dev.record.tiny_checkpoints import FILE, recorded, write_folder
+
+
+def main(llama_cpp: str, out: str, *names: str) -> int:
+    logging.disable(logging.WARNING)
+    sys.path[:0] = [llama_cpp, f"{llama_cpp}/gguf-py"]
+    entries = recorded() if FILE.exists() else {}
+    for name in names or sorted(p.parent.name for p in Path(out).glob("*/config.json")):
+        folder = Path(out) / name
+        config, tensors = json.loads((folder / "config.json").read_text()), _names(folder)
+        config.pop("_name_or_path", None)
+        with tempfile.TemporaryDirectory() as temporary:
+            made = Path(temporary) / name
+            write_folder(made, config, tensors)
+            file = Path(temporary) / "out.gguf"
+            convert(made, file)
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+        entries[name] = {"config": config, "tensors": tensors, "sha256": digest}
+        print(name, digest[:12], flush=True)
+    text = json.dumps(dict(sorted(entries.items())), separators=(",", ":"))
+    FILE.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
+    return 0
+
+
+def _names(folder: Path) -> dict[str, Any]:
+    """Return dtype and shape of each tensor of model.safetensors, in order."""
+    data = (folder / "model.safetensors").read_bytes()
+    (n,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8 : 8 + n])
+    return {k: [v["dtype"], v["shape"]] for k, v in header.items() if k != "__metadata__"}
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,62 @@
+"""Tiny checkpoints with repeatable values: config.json and names of transformers' models, weights of
+a random generator. tests/llama_py/test_checkpoint.py converts them; record_checkpoints.py records
+what llama.cpp's converter makes of them."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+FILE = Path(__file__).parents[2] / "tests" / "data" / "checkpoints.json.xz"
+N_VOCAB = 128
+SIZES = {"F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "U8": 1}
+
+
+def recorded() -> dict[str, dict[str, Any]]:
+    """Return the recorded checkpoints by name: config, tensors (name to dtype and shape), and the
+    SHA-256 of the GGUF file in F32 without vocabulary."""
+    found: dict[str, dict[str, Any]] = json.loads(lzma.decompress(FILE.read_bytes()))
+    return found
+
+
+def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
+    """Write a checkpoint of these names and shapes."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    made = {
+        name: (dtype, shape, values(name, dtype, shape)) for name, (dtype, shape) in tensors.items()
+    }
+    write_safetensors(folder / "model.safetensors", made)
+
+
+def values(name: str, dtype: str, shape: list[int]) -> bytes:
+    """Return the bytes of a tensor. Integers are taken for the decays of recurrent layers, since
+    other exponentials differ in the last bit between torch and NumPy."""
+    rng = np.random.default_rng(crc32(name.encode()))
+    if name.endswith("A_log"):
+        return np.arange(np.prod(shape), dtype=np.float32).reshape(shape).tobytes()
+    if dtype in ("U8", "F8_E4M3"):  # no NaN
+        return rng.integers(0, 120, shape, np.uint8).tobytes()
+    floats = rng.standard_normal(shape, np.float32)
+    if dtype == "BF16":
+        return (floats.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+    return floats.astype(np.float16 if dtype == "F16" else np.float32).tobytes()
+
+
+def write_safetensors(path: Path, tensors: Mapping[str, tuple[str, list[int], bytes]]) -> None:
+    """Write a file: names to dtype, shape and bytes."""
+    header, at = dict[str, Any](), 0
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, at + len(data)]}
+        at += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    data = b"".join(data for *_, data in tensors.values())
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)

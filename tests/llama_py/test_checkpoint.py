@@ -1,0 +1,212 @@
+"""Checkpoints of Hugging Face become the files that llama.cpp's converter makes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dev.record.tiny_checkpoints import N_VOCAB, recorded, values, write_folder, write_safetensors
+from ggml_py.errors import ModelError
+from ggml_py.types import BY_NAME
+from llama_py.checkpoint.convert import convert, plan
+from llama_py.checkpoint.converter import ConvertOptions
+from llama_py.checkpoint.floats import from_bits, to_bytes
+from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.model_name import parts_of, size_label, title
+from llama_py.checkpoint.models import converter, converters
+from llama_py.checkpoint.output import pieces
+from llama_py.checkpoint.safetensors import read_safetensors
+from llama_py.gguf.file import GGUFFile
+
+RECORDED = recorded()
+LLAMA = "llama"
+
+
+def folder_of(name: str, where: Path) -> Path:
+    made = where / name
+    write_folder(made, RECORDED[name]["config"], RECORDED[name]["tensors"])
+    return made
+
+
+def without_vocabulary(folder: Path, **options: Any) -> bytes:
+    """Return the file as the judge makes it: in F32, without drafting layers and tokens."""
+    checkpoint = CheckpointFolder(folder)
+    kind = converter(checkpoint.model_name)
+
+    def vocabulary(self: Any, v: Any) -> None:
+        v.none()
+        self.out.stored.pop(f"{self.out.arch}.vocab_size", None)
+        self.out.u32("vocab_size", N_VOCAB)
+
+    plain = type("Plain", (kind,), {"vocabulary": vocabulary, "classes": ()})
+    chosen = plain(checkpoint, ConvertOptions(**{"outtype": "f32", "nextn": False} | options))
+    tensors = chosen.convert()
+    return b"".join(pieces(chosen.out.stored, tensors))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_file_equals_that_of_llama_cpp(name: str, tmp_path: Path) -> None:
+    made = without_vocabulary(folder_of(name, tmp_path))
+    assert hashlib.sha256(made).hexdigest() == RECORDED[name]["sha256"]
+
+
+def test_all_classes_have_different_names() -> None:
+    names = [name for kind in {*converters().values()} for name in kind.classes]
+    assert len(names) == len({*names}) == len(converters())
+
+
+def test_types(tmp_path: Path) -> None:
+    """Matrices take the wanted type; norms remain F32; auto takes the stored type."""
+    folder = folder_of(LLAMA, tmp_path)
+    for outtype, type in (("f16", "f16"), ("bf16", "bf16"), ("q8_0", "q8_0"), ("auto", "f16")):
+        out = tmp_path / f"{outtype}.gguf"
+        out.write_bytes(without_vocabulary(folder, outtype=outtype))
+        with GGUFFile.open(out) as file:
+            assert file.tensors["blk.0.attn_q.weight"].type == BY_NAME[type]
+            assert file.tensors["blk.0.attn_norm.weight"].type == BY_NAME["f32"]
+    config, tensors = RECORDED[LLAMA]["config"], RECORDED[LLAMA]["tensors"]
+    write_folder(tmp_path / "half", config, {k: ["BF16", s] for k, (_, s) in tensors.items()})
+    out.write_bytes(without_vocabulary(tmp_path / "half", outtype="auto"))
+    with GGUFFile.open(out) as file:
+        assert file.tensors["output.weight"].type == BY_NAME["bf16"]
+
+
+def test_shards(tmp_path: Path) -> None:
+    """Shards of an index give the same file as one file with their tensors in order."""
+    folder = folder_of(LLAMA, tmp_path)
+    whole = without_vocabulary(folder)
+    tensors = RECORDED[LLAMA]["tensors"]
+    names, index = [*tensors], dict[str, str]()
+    for i, part in enumerate((names[:7], names[7:])):
+        file = f"model-0000{i + 1}-of-00002.safetensors"
+        made = {n: (*tensors[n], values(n, *tensors[n])) for n in part}
+        write_safetensors(folder / file, made)
+        index |= dict.fromkeys(part, file)
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+    assert without_vocabulary(folder) == whole
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(ModelError, match="1 of 2 files of weights are missing"):
+        plan(folder)
+
+
+def test_refused_folders(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="no such folder"):
+        plan(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ModelError, match=r"config.json is missing"):
+        plan(tmp_path / "empty")
+    folder = folder_of(LLAMA, tmp_path)
+    stored = json.loads((folder / "config.json").read_text())
+
+    def config(**changes: Any) -> None:
+        (folder / "config.json").write_text(json.dumps({**stored, **changes}))
+
+    config(architectures=["LlamaForCausalLN"])
+    with pytest.raises(ModelError, match="LlamaForCausalLM"):
+        plan(folder)
+    config(num_hidden_layers="many")
+    with pytest.raises(ModelError, match="num_hidden_layers must be an integer"):
+        plan(folder)
+    config(rms_norm_eps=[])
+    with pytest.raises(ModelError, match="layer_norm_rms_epsilon"):
+        plan(folder)
+    config()
+    with pytest.raises(ModelError, match=r"tokenizer.json: no such file"):
+        convert(folder, tmp_path / "out.gguf")
+    assert not (tmp_path / "out.gguf").exists()
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="Python pickles"):
+        plan(folder)
+
+
+def test_damaged_files_raise_one_error(tmp_path: Path) -> None:
+    """Whatever bytes of a header change, the reader returns tensors within the file, or raises."""
+    path = tmp_path / "a.safetensors"
+    write_safetensors(path, {n: ("F32", [2, 3], bytes(24)) for n in ("a", "b")})
+    good, draw = path.read_bytes(), random.Random(1)
+    (n,) = struct.unpack("<Q", good[:8])
+    raised = 0
+    for _ in range(2000):
+        data = bytearray(good)
+        for _ in range(draw.choice((1, 1, 3))):
+            data[draw.randrange(8 + n)] = draw.choice(b'0123456789-,:"[]{}eaU\xff\x00')
+        path.write_bytes(data[: draw.choice((len(data), draw.randrange(len(data))))])
+        try:
+            for t in read_safetensors(path).values():
+                assert t.array().size == np.prod(t.shape)
+        except ModelError as e:
+            assert "\n" not in str(e)
+            raised += 1
+    assert raised > 1000
+
+
+@pytest.mark.parametrize(
+    ("entry", "error"),
+    [
+        ({"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}, "of 8 bytes must be within"),
+        ({"dtype": "F32", "shape": [2], "data_offsets": [8, 16]}, "must be within"),
+        ({"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}, "shape"),
+        ({"dtype": "F32", "shape": [True, 2], "data_offsets": [0, 8]}, "shape"),
+        ({"dtype": "F32", "shape": [2**62, 8], "data_offsets": [0, 8]}, "must be within"),
+        ({"dtype": "C128", "shape": [2], "data_offsets": [0, 8]}, "dtype must be one of"),
+        ({"dtype": "F32", "shape": [2]}, "lacks"),
+        ([], "lacks"),
+    ],
+)
+def test_refused_entries(entry: Any, error: str, tmp_path: Path) -> None:
+    text = json.dumps({"a": entry}).encode()
+    (tmp_path / "a").write_bytes(struct.pack("<Q", len(text)) + text + bytes(8))
+    with pytest.raises(ModelError, match=error):
+        read_safetensors(tmp_path / "a")
+
+
+def test_floats() -> None:
+    """FP8 has the values of its standards; BF16 and Q8_0 round like gguf-py."""
+    quants = pytest.importorskip("gguf.quants")
+    kinds = pytest.importorskip("gguf").GGMLQuantizationType
+    byte = np.arange(256, dtype=np.uint8)
+    e4m3 = from_bits("F8_E4M3", byte)
+    assert (e4m3[0x7E], e4m3[0x01], e4m3[0x08], e4m3[0xB8]) == (448, 2**-9, 2**-6, -1)
+    assert np.isnan(e4m3[[0x7F, 0xFF]]).all() and np.isfinite(e4m3).sum() == 254
+    assert from_bits("F8_E5M2", byte)[0x7B] == 57344
+    assert from_bits("F8_E8M0", byte)[[0, 127, 254]].tolist() == [2.0**-127, 1, 2.0**127]
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((4, 64), np.float32) * np.float32(10.0) ** rng.integers(-9, 9, (4, 1))
+    x = x.astype(np.float32)
+    x[0, :32] = 0
+    x[1, 0], x[1, 1] = np.inf, np.nan
+    assert to_bytes(BY_NAME["bf16"], x).tobytes() == quants.quantize(x, kinds.BF16).tobytes()
+    x[1] = 1
+    for name, kind in (("q8_0", kinds.Q8_0), ("f16", kinds.F16)):
+        assert to_bytes(BY_NAME[name], x).tobytes() == quants.quantize(x, kind).tobytes()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Qwen/Qwen3-8B", "meta-llama/Llama-3.2-1B-Instruct", "Mixtral-8x7B-Instruct-v0.1",
+        "bloom-7b1", "gemma-2-9b-it", "phi-3-mini-4k-instruct", "./out", "a b", "T5-large-v1.1",
+        "SmolLM2-135M-Instruct", "yi-34b-200k", "x", "model-q4_k-lora", "a/b/c-7B",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("n_params", [0, 8_000_000_000, -3_000_000])
+def test_names_have_the_parts_of_gguf_py(name: str, n_params: int) -> None:
+    gguf = pytest.importorskip("gguf")
+    found = gguf.Metadata.get_model_id_components(name, n_params)
+    assert tuple(parts_of(name, n_params)) == found
+    assert title(name) == gguf.Metadata.id_to_title(name)
+
+
+@pytest.mark.parametrize("counts", [(7, 7, 0, 0), (8_100_000_000, 8_100_000_000, 0, 0),
+                                    (46_700_000_000, 1_600_000_000, 5_600_000_000, 8)])  # fmt: skip
+def test_size_labels(counts: tuple[int, int, int, int]) -> None:
+    gguf = pytest.importorskip("gguf")
+    assert size_label(*counts) == gguf.size_label(*counts)
