@@ -1,5 +1,5 @@
-"""Tiny checkpoints with repeatable values: config.json and names of transformers' models, weights of
-a random generator. tests/llama_py/test_checkpoint.py converts them; record_checkpoints.py records
+"""Tiny checkpoints with repeatable values: config.json and names of transformers' models, weights
+of a random generator. tests/llama_py/test_checkpoint.py converts them; record_checkpoints.py records
 what llama.cpp's converter makes of them."""
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> None:
     from llama_py.checkpoint.models import converters
 
     o = read(args, ConvertParams)
-    if o.list:
+    if o.listed:
         for name, kind in sorted(converters().items()):
             session.write(f"{name:40} {kind.arch}\n")
         return

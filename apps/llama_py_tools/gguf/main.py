@@ -206,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             p.error("set needs KEY=VALUE or --remove KEY")
     if args.command == "convert":
         c = read(args, ConvertParams)
-        if not c.folder and not c.list:
+        if not c.folder and not c.listed:
             p.error("convert needs FOLDER or --list")
     if args.command == "quantize":
         quantize_params.check(p, args)
