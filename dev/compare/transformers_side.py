@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from dev.compare import transformers_files, transformers_rwkv
-from dev.compare.transformers_models import more
+from dev.compare.transformers_models import join_tables
 
 N_TOKENS, N_VOCAB = 300, 128
 SIZES = {
@@ -198,8 +198,8 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "lfm2": ("Lfm2Config", {"layer_types": ["conv", "full_attention"] * 2}),
     "granite": ("GraniteConfig", {}),
 }  # fmt: skip
-MODELS |= more("MODELS")
-CONVERTER |= more("CONVERTER")
+MODELS |= join_tables("MODELS")
+CONVERTER |= join_tables("CONVERTER")
 STORED = {"gpt-oss-mxfp4": "mxfp4", "deepseek3-fp8": "fp8", "qwen3-fp8": "fp8"}
 NAMES = (*MODELS, "rwkv7")
 OWN_SIZES = ("T5Config", "MptConfig", "GPT2Config", "BloomConfig")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Records what llama.cpp's converter makes of tiny checkpoints: tests/data/checkpoints.json.xz.
+"""Record digests of llama.cpp's conversions of tiny checkpoints: tests/data/checkpoints.json.xz.
 
     pip install torch==2.13.0 transformers==5.23.0 gguf sentencepiece
     python -m dev.compare.transformers_side LLAMA_CPP OUT [NAME ...]
@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from dev.compare.transformers_side import convert
-from dev.record.tiny_checkpoints import FILE, recorded, write_folder
+from dev.record.tiny_checkpoints import FILE, read_records, write_folder
 
 
 def main(llama_cpp: str, out: str, *names: str) -> int:
     logging.disable(logging.WARNING)
     sys.path[:0] = [llama_cpp, f"{llama_cpp}/gguf-py"]
-    entries = recorded() if FILE.exists() else {}
+    entries = read_records() if FILE.exists() else {}
     for name in names or sorted(p.parent.name for p in Path(out).glob("*/config.json")):
         folder = Path(out) / name
         config, tensors = json.loads((folder / "config.json").read_text()), _names(folder)

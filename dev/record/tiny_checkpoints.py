@@ -1,6 +1,6 @@
 """Tiny checkpoints with repeatable values: config.json and names of transformers' models, weights
-of a random generator. tests/llama_py/test_checkpoint.py converts them; record_checkpoints.py records
-what llama.cpp's converter makes of them."""
+of a random generator. tests/llama_py/test_checkpoint.py converts them, record_checkpoints.py
+records llama.cpp's conversions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ N_VOCAB = 128
 SIZES = {"F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "U8": 1}
 
 
-def recorded() -> dict[str, dict[str, Any]]:
+def read_records() -> dict[str, dict[str, Any]]:
     """Return the recorded checkpoints by name: config, tensors (name to dtype and shape), and the
     SHA-256 of the GGUF file in F32 without vocabulary."""
     found: dict[str, dict[str, Any]] = json.loads(lzma.decompress(FILE.read_bytes()))
@@ -27,7 +27,7 @@ def recorded() -> dict[str, dict[str, Any]]:
 
 
 def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
-    """Write a checkpoint of these names and shapes."""
+    """Write a checkpoint with random values."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
     made = {
@@ -37,7 +37,7 @@ def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, 
 
 
 def values(name: str, dtype: str, shape: list[int]) -> bytes:
-    """Return the bytes of a tensor. Integers are taken for the decays of recurrent layers, since
+    """Return the bytes of a tensor. The decays of recurrent layers are integers, since
     other exponentials differ in the last bit between torch and NumPy."""
     rng = np.random.default_rng(crc32(name.encode()))
     if name.endswith("A_log"):

@@ -1,5 +1,5 @@
-"""Arrays whose values are computed when they are written, so that a conversion needs the memory
-of the largest tensor and not of the model."""
+"""Arrays that are computed when they are written: a conversion needs the memory of the largest
+tensor, not of the model."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class LazyArray:
         return len(self.shape)
 
     def read(self) -> Array:
-        """Compute the values."""
+        """Compute the values of the array."""
         made = self._make()
         if made.shape != self.shape:
             raise AssertionError(f"planned shape {self.shape}, computed {made.shape}")
@@ -84,7 +84,7 @@ class LazyArray:
         return self._new(shape, lambda: self.read().transpose(order))
 
     def swap(self, a: int, b: int) -> LazyArray:
-        """Exchange two dimensions."""
+        """Return the array with two dimensions exchanged."""
         order = list(range(self.ndim))
         order[a], order[b] = order[b], order[a]
         return self.transpose(*order)
@@ -103,7 +103,7 @@ class LazyArray:
         return self._new(shape, lambda: self.read()[cut])
 
     def split(self, sizes: Sequence[int], axis: int = 0) -> list[LazyArray]:
-        """Split a dimension into parts of these sizes."""
+        """Split a dimension into parts with the given sizes."""
         if sum(sizes) != self.shape[axis]:
             raise ModelError(f"a dimension of {self.shape[axis]} cannot have parts {[*sizes]}")
         ends = np.cumsum(sizes).tolist()
@@ -118,7 +118,7 @@ def concat(arrays: Sequence[LazyArray], axis: int = 0) -> LazyArray:
     """Join arrays along an existing dimension."""
     shape = list(arrays[0].shape)
     shape[axis] = sum(a.shape[axis] for a in arrays)
-    if any(a.shape[:axis] + a.shape[axis + 1 :] != _without(shape, axis) for a in arrays):
+    if any(a.shape[:axis] + a.shape[axis + 1 :] != _drop_axis(shape, axis) for a in arrays):
         raise ModelError(f"shapes {[list(a.shape) for a in arrays]} cannot be joined")
     return arrays[0]._new(shape, lambda: np.concatenate([a.read() for a in arrays], axis))
 
@@ -139,5 +139,5 @@ def stack(arrays: Sequence[LazyArray]) -> LazyArray:
     return first._new((len(arrays), *first.shape), make)
 
 
-def _without(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+def _drop_axis(shape: Sequence[int], axis: int) -> tuple[int, ...]:
     return (*shape[:axis], *shape[axis + 1 :])

@@ -1,4 +1,4 @@
-"""Conversion of a checkpoint: what all architectures share (conversion/base.py: TextModel)."""
+"""Base of the converters of all architectures (conversion/base.py: TextModel)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FILE_TYPES: Mapping[str, tuple[int, GGMLType]] = {
 }
 OUTTYPES = (*FILE_TYPES, "auto")
 SCORES = {"softmax": 1, "sigmoid": 2, "sqrtsoftplus": 4}  # expert_gating_func
-# Parts of names in modules of images and sound, which a text model leaves out.
+# Parts of names in modules of images and sound, not converted for a text model.
 MEDIA_STARTS = (
     "mlp", "vit.", "vpm.", "siglip2.", "conformer.", "merger.", "resampler.", "sound_encoder.",
     "sound_projection.", "speech_embeddings.",
@@ -48,7 +48,7 @@ class ConvertOptions:
     """outtype   type of matrices; "auto": the type of the first stored matrix, BF16 or F16
     name      general.name; "": by the model card or the folder
     pre       name of the pre-tokenizer; "": found by its ids
-    nextn     False: leave out layers that draft tokens
+    nextn     False: without layers that draft tokens
     overrides values of general.* by full key
     """
 
@@ -82,15 +82,16 @@ class Converter:
         self.rope = self._rope()
 
     def convert(self) -> list[NewTensor]:
-        """Set all keys and return the tensors, whose values are computed when they are read."""
-        stored = {new: t for old, t in self.folder.tensors.items() if (new := self.select(old))}
+        """Set all keys and return the tensors; their values are computed later."""
+        selected = ((self.select(name), t) for name, t in self.folder.tensors.items())
+        stored = {name: t for name, t in selected if name is not None}
         file_type, type = self._type(stored)
         made = list[NewTensor]()
         for name, array in chain(self.extra(), stored.items()):
             if name.endswith(UNUSED):
                 continue
-            for new_name, new in self.tensors(name, array, layer_of(name)):
-                made.append(NewTensor(new_name, choose_type(new_name, new, type), new))
+            for new, values in self.tensors(name, array, find_layer(name)):
+                made.append(NewTensor(new, choose_type(new, values, type), values))
         self.check_complete()
         self.out.text("general.type", "model")
         counts = count_parameters(made)
@@ -107,26 +108,28 @@ class Converter:
         return made
 
     def find(self, *names: str) -> Any:
-        """Return the value of the first of these names in config.json; None if it has none."""
+        """Return the value of the first name that config.json has, or None."""
         return next((self.config[n] for n in names if self.config.get(n) is not None), None)
 
     def integer(self, *names: str) -> int:
         """Return an integer of config.json. Raises ModelError if it is missing, or not one."""
-        found = self.find(*names)
+        found, where = self.find(*names), self.folder.path / "config.json"
+        if found is None:
+            raise ModelError(f"{where}: {' or '.join(names)} is missing")
         if type(found) is not int or found < 0:
-            what = "is missing" if found is None else f"must be an integer, got {str(found)[:50]!r}"
-            raise ModelError(f"{self.folder.path / 'config.json'}: {' or '.join(names)} {what}")
+            name = next(n for n in names if self.config.get(n) is not None)
+            raise ModelError(f"{where}: {name} must be an integer, got {str(found)[:50]!r}")
         return found
 
     @property
     def head_dim(self) -> int:
-        """Size of a head; without head_dim, that of the rows divided by the heads."""
+        """Size of a head: head_dim, or else hidden_size divided by the number of heads."""
         if self.find("head_dim") is not None:
             return self.integer("head_dim")
         return self.integer("hidden_size") // self.integer("num_attention_heads")
 
     def select(self, name: str) -> str | None:
-        """Return the name of a stored tensor for `tensors`; None to leave it out."""
+        """Return the name of a stored tensor for `tensors`; None: it is not converted."""
         if name.startswith(MEDIA_STARTS) or any(part in name for part in MEDIA):
             return None
         name = name.replace("language_model.", "")
@@ -149,12 +152,12 @@ class Converter:
         module, dot, suffix = name.rpartition(".")
         if suffix not in ("weight", "bias"):
             module, dot, suffix = name, "", ""
-        layer = layer_of(name)
+        layer = find_layer(name)
         found = self.names.get(module if layer is None else NUMBER.sub("{}", module + ".", 1)[:-1])
         if found is None:
             raise ModelError(
-                f"{self.folder.path}: tensor {name[:100]!r} is unknown for {self.arch}; the files "
-                "may be those of another model"
+                f"{self.folder.path}: tensor {name[:100]!r} is unknown for {self.arch}; the "
+                "files may be of another model"
             )
         return found.format(layer) + dot + suffix
 
@@ -179,17 +182,17 @@ class Converter:
                 out.add(kind, key, value)
         score = self.find(*SCORE_NAMES)
         if score is not None:
-            self.gating(score)
+            self.set_gating(score)
         if (head_dim := self.config.get("head_dim")) is not None:
             out.u32("attention.key_length", head_dim)
             out.u32("attention.value_length", head_dim)
         out.u32("general.file_type", self.file_type)
 
-    def gating(self, score: Any) -> None:
+    def set_gating(self, score: Any) -> None:
         """Set the function of the router's scores. Raises ModelError for an unknown one."""
         if score not in SCORES:
             known = ", ".join(SCORES)
-            raise ModelError(f"scores of experts must be one of {known}, got {str(score)[:50]!r}")
+            raise ModelError(f"scores of experts must be {known}, got {str(score)[:50]!r}")
         self.out.u32("expert_gating_func", SCORES[score])
 
     def vocabulary(self, v: Vocabulary) -> None:
@@ -206,7 +209,7 @@ class Converter:
                 "f16",
             )
         if wanted not in FILE_TYPES:
-            raise ModelError(f"outtype must be one of {', '.join(OUTTYPES)}, got {wanted!r}")
+            raise ModelError(f"outtype must be {', '.join(OUTTYPES)}, got {wanted!r}")
         return FILE_TYPES[wanted]
 
     def _rope(self) -> dict[str, Any]:
@@ -303,7 +306,7 @@ SCORE_NAMES = (
 )  # fmt: skip
 
 
-def layer_of(name: str) -> int | None:
+def find_layer(name: str) -> int | None:
     """Return the first number in a name, its layer."""
     match = NUMBER.search(name)
     return int(match[0]) if match else None

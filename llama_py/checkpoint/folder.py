@@ -17,9 +17,9 @@ log = logging.getLogger("llama_py")
 
 INDEX = "model.safetensors.index.json"
 MAX_JSON = 512 << 20  # bytes; the largest tokenizer.json has some 40 MB
-# Names of the text model's configuration, beside text_config.
+# Other names of text_config.
 TEXT_CONFIGS = ("llm_config", "lm_config", "language_config", "lfm")
-# Names of the whole model that mean another class than those of its text model.
+# Classes that count, and not the class in text_config.
 WHOLE_NAMES = (
     "StepVLForConditionalGeneration",
     "Sarashina2VisionForCausalLM",
@@ -33,7 +33,7 @@ class CheckpointFolder:
     """A folder with a model of Hugging Face.
 
     path    the folder
-    config  config.json; the text model's values replace those of the whole model
+    config  config.json; values of the text model replace the same of the whole model
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,7 +76,7 @@ class CheckpointFolder:
         return name
 
     def json(self, name: str) -> dict[str, Any]:
-        """Return a JSON object of a file; empty if there is no such file.
+        """Return the JSON object in a file; empty without the file.
 
         Raises ModelError for a file with another content.
         """
@@ -93,7 +93,7 @@ class CheckpointFolder:
         return found
 
     def json_or_nothing(self, name: str) -> dict[str, Any]:
-        """Return a JSON object of a file; empty if there is none, or if it is invalid."""
+        """Return the JSON object in a file; empty without a valid file."""
         try:
             return self.json(name)
         except ModelError as e:
@@ -101,7 +101,7 @@ class CheckpointFolder:
             return {}
 
     def text(self, name: str) -> str | None:
-        """Return the content of a file; None if there is no such file."""
+        """Return the content of a file, or None without the file."""
         path = self.path / name
         if not path.is_file():
             return None
@@ -123,7 +123,7 @@ class CheckpointFolder:
             path.name for path in self.path.glob("model*.safetensors")
         )
         if not files:
-            raise ModelError(f"{self.path}: {self._without_safetensors()}")
+            raise ModelError(f"{self.path}: {self._explain_missing()}")
         missing = [name for name in files if not (self.path / name).is_file()]
         if missing:
             raise ModelError(
@@ -151,7 +151,7 @@ class CheckpointFolder:
             )
         return weights
 
-    def _without_safetensors(self) -> str:
+    def _explain_missing(self) -> str:
         if pickles := sorted(path.name for path in self.path.glob("pytorch_model*.bin")):
             return (
                 f"its weights ({pickles[0]}) are Python pickles, which can run any program; save "

@@ -22,8 +22,8 @@ class KeyValues:
         self.add("str", "general.architecture", arch)
 
     def add(self, kind: str, key: str, value: Any) -> None:
-        """Set a value; a key that exists keeps its place. A key without a prefix of its own
-        (general., tokenizer.) belongs to the architecture.
+        """Set a value; a key that exists keeps its place. A key
+        without the prefix general. or tokenizer. belongs to the architecture.
 
         Raises ModelError if the value is not of this kind.
         """
@@ -50,7 +50,7 @@ class KeyValues:
         self.array(key, value) if isinstance(value, list | tuple) else self.u32(key, value)
 
     def array(self, key: str, values: Sequence[Any]) -> None:
-        """Set an array with the type of its first value; an empty array is left out."""
+        """Set an array with the type of its first value; an empty array is not written."""
         if not isinstance(values, list | tuple):
             raise ModelError(f"config.json must give {key} a list, got {str(values)[:50]}")
         if not values:

@@ -13,7 +13,7 @@ EXPERT = re.compile(r"(.*\bexperts)\.(\d+)\.(\w+)\.weight")
 
 
 class ExpertMerger:
-    """Collects the matrices of a layer's experts, and joins them when all are known.
+    """Collects the matrices of a layer's experts, and joins them when it has all.
 
     n_experts  experts of a layer
     parts      names of an expert's matrices, in the order of the joined tensors
@@ -35,9 +35,9 @@ class ExpertMerger:
         if len(waiting) < self.n_experts * len(self.parts):
             return iter(())
         del self._waiting[path]
-        return self._joined(path, waiting)
+        return self._join(path, waiting)
 
-    def _joined(
+    def _join(
         self, path: str, found: dict[tuple[int, str], LazyArray]
     ) -> Iterator[tuple[str, LazyArray]]:
         for part in self.parts:

@@ -7,11 +7,12 @@ import json
 import logging
 import re
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.keys import KeyValues
-from llama_py.checkpoint.model_name import NameParts, parts_of, title
+from llama_py.checkpoint.model_name import NameParts, split_name, title
 
 log = logging.getLogger("llama_py")
 
@@ -83,12 +84,12 @@ class ModelMetadata:
                 self.values[key] = found
         self.base_models = _entries(card, ("base_model", "base_models", "base_model_sources"))
         self.datasets = _entries(card, ("datasets", "dataset", "dataset_sources"))
-        self.tags = [*_listed(card.get("tags")), *_listed(card.get("pipeline_tag"))]
-        self.languages = [*_listed(card.get("languages")), *_listed(card.get("language"))]
+        self.tags = [*_list_texts(card.get("tags")), *_list_texts(card.get("pipeline_tag"))]
+        self.languages = [*_list_texts(card.get("languages")), *_list_texts(card.get("language"))]
         stored_name = folder.whole_config.get("_name_or_path")
         if isinstance(stored_name, str) and stored_name and stored_name.count("/") <= 1:
-            self._complete(parts_of(stored_name, n_params))
-        self._complete(parts_of(folder.path.resolve().name, n_params))
+            self._complete(split_name(stored_name, n_params))
+        self._complete(split_name(folder.path.resolve().name, n_params))
         if name:
             self.values["name"] = name
         self.n_params = n_params
@@ -147,7 +148,7 @@ def read_card(text: str | None) -> dict[str, Any]:
     end = lines.index("---", 1) if "---" in lines[1:] else len(lines)
     head = "\n".join(lines[1:end]) + "\n"
     try:
-        import yaml
+        yaml = import_module("yaml")
     except ImportError:
         log.warning("the model card is not read; to read it, pip install pyyaml")
         return {}
@@ -167,7 +168,7 @@ def read_overrides(text: str) -> dict[str, Any]:
     return found
 
 
-def _listed(value: Any) -> Iterator[str]:
+def _list_texts(value: Any) -> Iterator[str]:
     values = value if isinstance(value, list) else [value] if isinstance(value, str) else []
     yield from (str(v) for v in values)
 
@@ -192,7 +193,7 @@ def _entry(given: str | dict[str, str]) -> dict[str, str]:
         found["repo_url"] = given
     if is_url and not match:
         return found
-    parts = parts_of(match[1] if match else given, 0)
+    parts = split_name(match[1] if match else given, 0)
     if parts.name is not None:
         found["name"] = title(parts.name)
     if parts.organization is not None:

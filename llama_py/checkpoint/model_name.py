@@ -26,10 +26,10 @@ class NameParts(NamedTuple):
     size_label: str | None = None
 
 
-def parts_of(model_id: str, n_params: int) -> NameParts:
+def split_name(model_id: str, n_params: int) -> NameParts:
     """Return the parts of `organization/name` or of a name.
 
-    n_params  parameters of the model: a size that differs from it by far is a context length
+    n_params  parameters of the model: a very different size is a context length
     """
     if " " in model_id:  # a sentence
         return NameParts(model_id)
@@ -43,12 +43,12 @@ def parts_of(model_id: str, n_params: int) -> NameParts:
     _drop_word_sizes(words, kinds)
     _find_basename(words, kinds)
 
-    def joined(kind: str) -> str | None:
+    def join_words(kind: str) -> str | None:
         return "-".join(w for w, k in zip(words, kinds, strict=True) if kind in k) or None
 
     sizes = (w for w, k in zip(words, kinds, strict=True) if "size_label" in k)
     size_label = "-".join(dict.fromkeys(sizes)) or None
-    finetune, basename = joined("finetune"), joined("basename")
+    finetune, basename = join_words("finetune"), join_words("basename")
     versions = (
         w for w, k in zip(words, kinds, strict=True) if "version" in k and "basename" not in k
     )
@@ -130,15 +130,17 @@ def title(name: str) -> str:
 def size_label(n_total: int, n_shared: int, n_expert: int, experts: int) -> str:
     """Return a label such as `7.2B` or `8x7.2B`.
 
-    n_total   parameters;  n_shared  those outside of experts;  n_expert  those of one expert
+    n_total   all parameters
+    n_shared  parameters outside of experts
+    n_expert  parameters of one expert
     experts   number of experts
     """
     if experts > 0:
-        return f"{experts}x{_rounded(abs(n_shared) + abs(n_expert))}"
-    return _rounded(abs(n_total))
+        return f"{experts}x{_round(abs(n_shared) + abs(n_expert))}"
+    return _round(abs(n_total))
 
 
-def _rounded(n: int) -> str:
+def _round(n: int) -> str:
     steps = ((1e12, 1e-12, "T"), (1e9, 1e-9, "B"), (1e6, 1e-6, "M"), (-1, 1e-3, "K"))
     factor, suffix = next((factor, suffix) for limit, factor, suffix in steps if n > limit)
     scaled = n * factor

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 Names = Mapping[str, str]
 
 
-def in_layers(path: str, modules: Names) -> dict[str, str]:
-    """Return names of modules in each layer, whose own names begin with this path."""
+def name_layers(path: str, modules: Names) -> dict[str, str]:
+    """Return the names of modules in each layer, by path, and of their tensors."""
     return {f"{path}.{module}": f"blk.{{}}.{tensor}" for module, tensor in modules.items()}
 
 
@@ -38,4 +38,4 @@ SHARED_EXPERT = {
 PRE_NORMS = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm"}
 MODEL = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 LAYERS = "model.layers.{}"
-LLAMA = {**MODEL, **in_layers(LAYERS, {**PRE_NORMS, **ATTENTION, **FEED_FORWARD})}
+LLAMA = {**MODEL, **name_layers(LAYERS, {**PRE_NORMS, **ATTENTION, **FEED_FORWARD})}

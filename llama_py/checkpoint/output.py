@@ -37,7 +37,7 @@ class NewTensor:
 
     @property
     def dims(self) -> tuple[int, ...]:
-        """Shape in ggml's order, with as many dimensions as in the checkpoint."""
+        """Shape in ggml's order, with all dimensions of the checkpoint."""
         return self.array.shape[::-1] or (1,)
 
     @property
@@ -45,7 +45,7 @@ class NewTensor:
         return n_bytes(self.type, self.array.shape or (1,))
 
     def data(self) -> Bytes:
-        """Compute the bytes."""
+        """Compute the bytes of the tensor."""
         return to_bytes(self.type, self.array.read())
 
 

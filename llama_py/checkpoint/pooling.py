@@ -18,7 +18,7 @@ FLAGS = {
 
 
 def pooling_keys(folder: CheckpointFolder, out: KeyValues) -> None:
-    """Set pooling_type if modules.json names a module for it, and that of a classifier.
+    """Set pooling_type if modules.json has a pooling module, and a classifier's pooling.
 
     Raises ModelError for a type that llama.cpp does not have.
     """
@@ -32,7 +32,7 @@ def pooling_keys(folder: CheckpointFolder, out: KeyValues) -> None:
 
 def _type(kind: Any, known: tuple[str, ...] = tuple(TYPES)) -> int:
     if kind not in known:
-        raise ModelError(f"pooling must be one of {', '.join(known)}, got {str(kind)[:50]!r}")
+        raise ModelError(f"pooling must be {', '.join(known)}, got {str(kind)[:50]!r}")
     return TYPES[kind]
 
 

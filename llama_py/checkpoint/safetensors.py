@@ -51,7 +51,7 @@ class StoredTensor:
     mapped: mmap.mmap = field(repr=False)
 
     def array(self) -> npt.NDArray[Any]:
-        """Return a view of its elements; BF16 and FP8 as unsigned integers with these bits."""
+        """Return a view of its elements; BF16 and FP8 as unsigned integers."""
         return self.data.view(DTYPES[self.dtype]).reshape(self.shape)
 
     def let_go(self) -> None:
@@ -116,7 +116,7 @@ def _entry(path: Path, name: str, entry: Any, n_data: int) -> tuple[str, tuple[i
         raise ModelError(f"{where} lacks dtype, shape or data_offsets; {DAMAGED}") from None
     if not isinstance(dtype, str) or dtype not in DTYPES:
         known = ", ".join(DTYPES)
-        raise ModelError(f"{where}: dtype must be one of {known}, got {str(dtype)[:20]!r}")
+        raise ModelError(f"{where}: dtype must be {known}, got {str(dtype)[:20]!r}")
     if not (isinstance(shape, list) and len(shape) <= MAX_DIMS and all(map(_is_size, shape))):
         raise ModelError(f"{where}: shape must be at most {MAX_DIMS} sizes; {DAMAGED}")
     n_bytes = math.prod(shape) * DTYPES[dtype].itemsize

@@ -14,7 +14,7 @@ from llama_py.checkpoint.keys import KeyValues
 log = logging.getLogger("llama_py")
 
 ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
-# Keys of the ids; cls has none.
+# Keys of the ids, except cls.
 ID_KEYS = {
     "bos": "bos", "eos": "eos", "unk": "unknown", "sep": "seperator", "pad": "padding",
     "mask": "mask", "eot": "eot", "eom": "eom", "prefix": "prefix", "suffix": "suffix",
@@ -39,7 +39,7 @@ class SpecialTokens:
         n_vocab: int | None = None,
         roles: Sequence[str] = ROLES,
     ) -> None:
-        """Read the files. n_vocab: ids from this number on are left out."""
+        """Read the files. n_vocab: number of tokens; higher ids are ignored."""
         self.folder, self.n_vocab, self.roles = folder, n_vocab, list(roles)
         self.ids: dict[str, int] = {}
         self.added: dict[str, bool] = {}
@@ -64,7 +64,7 @@ class SpecialTokens:
             self.merges = [*_merges_of_text(folder.text("merges.txt") or "")]
 
     def set(self, role: str, id: Any) -> None:
-        """Set the id of a role, unless it is known."""
+        """Set the id of a role that has no id yet."""
         if type(id) is not int or role in self.ids:
             return
         if id < 0:
@@ -72,10 +72,10 @@ class SpecialTokens:
         if self.n_vocab is None or id < self.n_vocab:
             self.ids[role] = id
         else:
-            log.warning("the id %d of %s is not in the vocabulary; it is left out", id, role)
+            log.warning("the id %d of %s is not in the vocabulary; it is ignored", id, role)
 
     def write(self, out: KeyValues) -> None:
-        """Set the keys."""
+        """Set the tokenizer's keys."""
         if self.merges:
             out.array("tokenizer.ggml.merges", self.merges)
         for role, id in self.ids.items():
@@ -181,7 +181,7 @@ class SpecialTokens:
         self.added["eos"] = last == self._eos
 
     def _read_pair(self, pair: Sequence[Any], first: str | None, last: str | None) -> None:
-        """Read if a separator stands between two texts: A [sep] [eos] B."""
+        """Read if a pair of texts has a separator: A [sep] [eos] B."""
         start = 1 if first and _special(pair[0]) == first else 0
         middle = pair[start : -1 if last and _special(pair[-1]) == last else None]
         if len(middle) < 3 or (_sequence(middle[0]), _sequence(middle[-1])) != ("A", "B"):

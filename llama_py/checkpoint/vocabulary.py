@@ -30,7 +30,7 @@ LEAST_SCORE, ADDED_SCORE = -10000.0, -1000.0
 # Tokens that some tokenizers do not mark as special: of deepseek-coder, gemma, command-r.
 SPECIAL = ("<pad>", "<mask>", "<2mass>", "[@BOS@]")
 BRACKETS = (("<|", "|>"), ("<｜", "｜>"), ("<unused", ">"))
-# The text whose ids identify a pre-tokenizer (convert_hf_to_gguf_update.py).
+# The ids of this text identify a pre-tokenizer (convert_hf_to_gguf_update.py).
 PROBE = (
     "\n \n\n \n\n\n \t \t\t \t\n  \n   \n    \n     \n🚀 (normal) 😶\u200d🌫️ (multiple emojis "
     "concatenated) ✅ 🦙🦙 3 33 333 3333 33333 333333 3333333 33333333 3.3 3..3 3...3 "
@@ -41,7 +41,7 @@ PROBE = (
 
 
 def looks_special(token: str) -> bool:
-    """Return True for a token that is special by its text, whatever its tokenizer says."""
+    """Return True for a text that only special tokens have."""
     return token in SPECIAL or any(
         token.startswith(start) and token.endswith(end) for start, end in BRACKETS
     )
@@ -50,7 +50,7 @@ def looks_special(token: str) -> bool:
 class Vocabulary:
     """Tokens of a checkpoint, written to `out`.
 
-    n_vocab  tokens of the model; the tokenizer may have fewer. None: those of the tokenizer
+    n_vocab  tokens of the model; the tokenizer may have fewer. None: as in the tokenizer
     pre      name of the pre-tokenizer; None: found by its ids
     """
 
@@ -63,8 +63,8 @@ class Vocabulary:
         """Return True if the folder has this file."""
         return (self.folder.path / name).is_file()
 
-    def none(self) -> None:
-        """Write no tokens."""
+    def write_none(self) -> None:
+        """Write that the model has no tokens."""
         self.out.text("tokenizer.ggml.model", "none")
 
     def bpe(self, model: str = "gpt2", pre: str | None = None) -> SpecialTokens:

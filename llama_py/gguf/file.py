@@ -54,7 +54,7 @@ _NE = Struct("<q")
 _MIN_KEY_VALUE = 8 + 1 + 4 + 1
 _MIN_TENSOR_INFO = 8 + 4 + 4 + 8
 
-_CONVERT = "convert it with llama.cpp's convert_hf_to_gguf.py"
+_CONVERT = "save it as safetensors, then use llama-py-gguf convert"
 _FOREIGN = (
     (b"tjgg", "an old GGML model (ggjt); convert the original model to GGUF"),
     (b"fmgg", "an old GGML model (ggmf); convert the original model to GGUF"),

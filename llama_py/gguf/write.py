@@ -46,7 +46,7 @@ def encode(kind: str, value: Any) -> bytes:
 
 
 class TensorEntry(Protocol):
-    """What the header says about a tensor; `dims` is its shape in ggml's order."""
+    """A tensor's entry in the header; `dims` is its shape in ggml's order."""
 
     @property
     def name(self) -> str: ...

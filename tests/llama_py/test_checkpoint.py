@@ -12,36 +12,42 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dev.record.tiny_checkpoints import N_VOCAB, recorded, values, write_folder, write_safetensors
+from dev.record.tiny_checkpoints import (
+    N_VOCAB,
+    read_records,
+    values,
+    write_folder,
+    write_safetensors,
+)
 from ggml_py.errors import ModelError
 from ggml_py.types import BY_NAME
 from llama_py.checkpoint.convert import convert, plan
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.floats import from_bits, to_bytes
 from llama_py.checkpoint.folder import CheckpointFolder
-from llama_py.checkpoint.model_name import parts_of, size_label, title
+from llama_py.checkpoint.model_name import size_label, split_name, title
 from llama_py.checkpoint.models import converter, converters
 from llama_py.checkpoint.output import pieces
 from llama_py.checkpoint.safetensors import read_safetensors
 from llama_py.gguf.file import GGUFFile
 
-RECORDED = recorded()
+RECORDED = read_records()
 LLAMA = "llama"
 
 
-def folder_of(name: str, where: Path) -> Path:
+def write_tiny(name: str, where: Path) -> Path:
     made = where / name
     write_folder(made, RECORDED[name]["config"], RECORDED[name]["tensors"])
     return made
 
 
-def without_vocabulary(folder: Path, **options: Any) -> bytes:
-    """Return the file as the judge makes it: in F32, without drafting layers and tokens."""
+def convert_plain(folder: Path, **options: Any) -> bytes:
+    """Return the file that the judge makes: in F32, without drafting layers and tokens."""
     checkpoint = CheckpointFolder(folder)
     kind = converter(checkpoint.model_name)
 
     def vocabulary(self: Any, v: Any) -> None:
-        v.none()
+        v.write_none()
         self.out.stored.pop(f"{self.out.arch}.vocab_size", None)
         self.out.u32("vocab_size", N_VOCAB)
 
@@ -53,7 +59,7 @@ def without_vocabulary(folder: Path, **options: Any) -> bytes:
 
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_file_equals_that_of_llama_cpp(name: str, tmp_path: Path) -> None:
-    made = without_vocabulary(folder_of(name, tmp_path))
+    made = convert_plain(write_tiny(name, tmp_path))
     assert hashlib.sha256(made).hexdigest() == RECORDED[name]["sha256"]
 
 
@@ -64,24 +70,24 @@ def test_all_classes_have_different_names() -> None:
 
 def test_types(tmp_path: Path) -> None:
     """Matrices take the wanted type; norms remain F32; auto takes the stored type."""
-    folder = folder_of(LLAMA, tmp_path)
+    folder = write_tiny(LLAMA, tmp_path)
     for outtype, type in (("f16", "f16"), ("bf16", "bf16"), ("q8_0", "q8_0"), ("auto", "f16")):
         out = tmp_path / f"{outtype}.gguf"
-        out.write_bytes(without_vocabulary(folder, outtype=outtype))
+        out.write_bytes(convert_plain(folder, outtype=outtype))
         with GGUFFile.open(out) as file:
             assert file.tensors["blk.0.attn_q.weight"].type == BY_NAME[type]
             assert file.tensors["blk.0.attn_norm.weight"].type == BY_NAME["f32"]
     config, tensors = RECORDED[LLAMA]["config"], RECORDED[LLAMA]["tensors"]
     write_folder(tmp_path / "half", config, {k: ["BF16", s] for k, (_, s) in tensors.items()})
-    out.write_bytes(without_vocabulary(tmp_path / "half", outtype="auto"))
+    out.write_bytes(convert_plain(tmp_path / "half", outtype="auto"))
     with GGUFFile.open(out) as file:
         assert file.tensors["output.weight"].type == BY_NAME["bf16"]
 
 
 def test_shards(tmp_path: Path) -> None:
     """Shards of an index give the same file as one file with their tensors in order."""
-    folder = folder_of(LLAMA, tmp_path)
-    whole = without_vocabulary(folder)
+    folder = write_tiny(LLAMA, tmp_path)
+    whole = convert_plain(folder)
     tensors = RECORDED[LLAMA]["tensors"]
     names, index = [*tensors], dict[str, str]()
     for i, part in enumerate((names[:7], names[7:])):
@@ -91,7 +97,7 @@ def test_shards(tmp_path: Path) -> None:
         index |= dict.fromkeys(part, file)
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
-    assert without_vocabulary(folder) == whole
+    assert convert_plain(folder) == whole
     (folder / "model-00002-of-00002.safetensors").unlink()
     with pytest.raises(ModelError, match="1 of 2 files of weights are missing"):
         plan(folder)
@@ -103,7 +109,7 @@ def test_refused_folders(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ModelError, match=r"config.json is missing"):
         plan(tmp_path / "empty")
-    folder = folder_of(LLAMA, tmp_path)
+    folder = write_tiny(LLAMA, tmp_path)
     stored = json.loads((folder / "config.json").read_text())
 
     def config(**changes: Any) -> None:
@@ -128,7 +134,7 @@ def test_refused_folders(tmp_path: Path) -> None:
 
 
 def test_damaged_files_raise_one_error(tmp_path: Path) -> None:
-    """Whatever bytes of a header change, the reader returns tensors within the file, or raises."""
+    """With changed bytes in a header, the reader returns tensors within the file, or raises."""
     path = tmp_path / "a.safetensors"
     write_safetensors(path, {n: ("F32", [2, 3], bytes(24)) for n in ("a", "b")})
     good, draw = path.read_bytes(), random.Random(1)
@@ -156,7 +162,7 @@ def test_damaged_files_raise_one_error(tmp_path: Path) -> None:
         ({"dtype": "F32", "shape": [-2], "data_offsets": [0, 8]}, "shape"),
         ({"dtype": "F32", "shape": [True, 2], "data_offsets": [0, 8]}, "shape"),
         ({"dtype": "F32", "shape": [2**62, 8], "data_offsets": [0, 8]}, "must be within"),
-        ({"dtype": "C128", "shape": [2], "data_offsets": [0, 8]}, "dtype must be one of"),
+        ({"dtype": "C128", "shape": [2], "data_offsets": [0, 8]}, "dtype must be"),
         ({"dtype": "F32", "shape": [2]}, "lacks"),
         ([], "lacks"),
     ],
@@ -186,7 +192,9 @@ def test_floats() -> None:
     assert to_bytes(BY_NAME["bf16"], x).tobytes() == quants.quantize(x, kinds.BF16).tobytes()
     x[1] = 1
     for name, kind in (("q8_0", kinds.Q8_0), ("f16", kinds.F16)):
-        assert to_bytes(BY_NAME[name], x).tobytes() == quants.quantize(x, kind).tobytes()
+        with np.errstate(over="ignore"):
+            expected = quants.quantize(x, kind)
+        assert to_bytes(BY_NAME[name], x).tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize(
@@ -198,10 +206,10 @@ def test_floats() -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("n_params", [0, 8_000_000_000, -3_000_000])
-def test_names_have_the_parts_of_gguf_py(name: str, n_params: int) -> None:
+def test_names_have_the_split_name_gguf_py(name: str, n_params: int) -> None:
     gguf = pytest.importorskip("gguf")
     found = gguf.Metadata.get_model_id_components(name, n_params)
-    assert tuple(parts_of(name, n_params)) == found
+    assert tuple(split_name(name, n_params)) == found
     assert title(name) == gguf.Metadata.id_to_title(name)
 
 

@@ -32,7 +32,7 @@ class ConvertParams(Params):
     outtype: str = option(
         "auto",
         "--outtype",
-        "type of matrices: f32, f16, bf16, q8_0, or auto (that of the first stored matrix)",
+        "type of matrices: f32, f16, bf16, q8_0, or auto (the first matrix's)",
         metavar="TYPE",
         env="",
     )
@@ -48,17 +48,17 @@ class ConvertParams(Params):
         env="",
     )
     no_nextn: bool = option(
-        False, "--no-nextn --no-mtp", "leave out the layers that draft tokens", env=""
+        False, "--no-nextn --no-mtp", "convert without layers that draft tokens", env=""
     )
     dry_run: bool = option(False, "--dry-run", "print the tensors without writing them", env="")
-    list: bool = option(
+    listed: bool = option(
         False, "--list", "print the classes of models that can be converted", env=""
     )
     force: bool = option(False, "--force", "overwrite an existing file", env="")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Convert, or print what a conversion would write."""
+    """Convert a checkpoint, or print the tensors of the new file."""
     from llama_py.checkpoint.convert import plan
     from llama_py.checkpoint.converter import ConvertOptions
     from llama_py.checkpoint.models import converters

@@ -1,5 +1,5 @@
 """More tiny models of transformers for transformers_side.py, one module for each family: `MODELS`,
-and `CONVERTER` with keys of config.json that llama.cpp's converter needs besides."""
+and `CONVERTER`, further keys of config.json for llama.cpp's converter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pkgutil import iter_modules
 from typing import Any
 
 
-def more(name: str) -> dict[str, Any]:
+def join_tables(name: str) -> dict[str, Any]:
     """Return the joined dictionaries of this name of all modules."""
     found = dict[str, Any]()
     for module in iter_modules(__path__):

@@ -11,7 +11,7 @@ import numpy as np
 from llama_py.checkpoint.arrays import LazyArray
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.merge import ExpertMerger
-from llama_py.checkpoint.names import LAYERS, LLAMA, in_layers
+from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers
 from llama_py.checkpoint.special_tokens import SpecialTokens
 from llama_py.checkpoint.vocabulary import Vocabulary
 
@@ -38,8 +38,10 @@ class LlamaConverter(Converter):
         "VoxtralForConditionalGeneration",
         "IQuestCoderForCausalLM",
     )
-    names = {**LLAMA, **in_layers(LAYERS, MIXTRAL)}
-    permutes = True  # RoPE of llama.cpp rotates neighbours, that of transformers the halves
+    names = {**LLAMA, **name_layers(LAYERS, MIXTRAL)}
+    permutes = (
+        True  # RoPE of llama.cpp rotates neighbors, RoPE of transformers the halves of a head
+    )
 
     def select(self, name: str) -> str | None:
         name = name.replace("text_model.", "")  # SmolVLM
@@ -78,10 +80,10 @@ class LlamaConverter(Converter):
         self, name: str, array: LazyArray, layer: int | None
     ) -> Iterator[tuple[str, LazyArray]]:
         if self.permutes and name.endswith(("q_proj.weight", "q_proj.bias")):
-            array = permuted(array, self.integer("n_heads", "num_attention_heads"))
+            array = permute(array, self.integer("n_heads", "num_attention_heads"))
         elif self.permutes and name.endswith(("k_proj.weight", "k_proj.bias")):
             n_head_kv = self.find("n_kv_heads", "num_key_value_heads")
-            array = permuted(array, n_head_kv or self.integer("n_heads", "num_attention_heads"))
+            array = permute(array, n_head_kv or self.integer("n_heads", "num_attention_heads"))
         merged = self.experts.merge(name, array)
         for new_name, new in ((name, array),) if merged is None else merged:
             yield from super().tensors(new_name, new, layer)
@@ -113,7 +115,7 @@ class LlamaConverter(Converter):
             self.out.boolean("tokenizer.ggml.add_bos_token", False)
 
 
-def permuted(array: LazyArray, n_head: int) -> LazyArray:
-    """Reorder the rows of each head: of two halves, one row of each in turn."""
+def permute(array: LazyArray, n_head: int) -> LazyArray:
+    """Reorder the rows of each head: alternately from its first and its second half."""
     n, *rest = array.shape
     return array.reshape(n_head, 2, n // n_head // 2, *rest).swap(1, 2).reshape(n, *rest)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.pooling import pooling_keys
 from llama_py.checkpoint.vocabulary import Vocabulary
@@ -9,7 +11,7 @@ from llama_py.checkpoint.vocabulary import Vocabulary
 
 class Qwen2Converter(Converter):
     arch = "qwen2"
-    classes = (
+    classes: ClassVar[tuple[str, ...]] = (
         "Qwen2Model",
         "Qwen2ForCausalLM",
         "Qwen2AudioForConditionalGeneration",

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import ClassVar
 
 from llama_py.checkpoint.arrays import LazyArray
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.merge import ExpertMerger, split_gate_up
-from llama_py.checkpoint.names import EXPERTS, LAYERS, LLAMA, SHARED_EXPERT, in_layers
+from llama_py.checkpoint.names import EXPERTS, LAYERS, LLAMA, SHARED_EXPERT, name_layers
 
 PARTS = ("down_proj", "gate_proj", "up_proj")
 
 
 class Qwen2MoeConverter(Converter):
     arch = "qwen2moe"
-    classes = ("Qwen2MoeForCausalLM",)
-    names = {**LLAMA, **in_layers(LAYERS, {**EXPERTS, **SHARED_EXPERT})}
+    classes: ClassVar[tuple[str, ...]] = ("Qwen2MoeForCausalLM",)
+    names = {**LLAMA, **name_layers(LAYERS, {**EXPERTS, **SHARED_EXPERT})}
 
     def keys(self) -> None:
         super().keys()

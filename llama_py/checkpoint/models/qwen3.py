@@ -8,7 +8,7 @@ from functools import cached_property
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, stack
 from llama_py.checkpoint.models.qwen2 import Qwen2Converter
-from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, LLAMA, in_layers
+from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, LLAMA, name_layers
 
 RANK = 4  # llama_pooling_type
 RERANK_TEMPLATE = (
@@ -23,7 +23,7 @@ RERANK_TEMPLATE = (
 class Qwen3Converter(Qwen2Converter):
     arch = "qwen3"
     classes = ("Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification")
-    names = {**LLAMA, **in_layers(LAYERS, HEAD_NORMS)}
+    names = {**LLAMA, **name_layers(LAYERS, HEAD_NORMS)}
 
     @cached_property
     def is_reranker(self) -> bool:

@@ -1,8 +1,9 @@
-"""Checkpoints of Qwen3.5, dense and with experts (conversion/qwen.py: Qwen3_5TextModel)."""
+"""Checkpoints of Qwen3.5 (conversion/qwen.py: Qwen3_5TextModel)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import ClassVar
 
 from llama_py.checkpoint.arrays import LazyArray, concat
 from llama_py.checkpoint.models.qwen3next import Qwen3NextConverter
@@ -11,11 +12,11 @@ SECTIONS = [11, 11, 10, 0]  # of multimodal RoPE, without mrope_section
 
 
 class Qwen35Converter(Qwen3NextConverter):
-    """The value heads of a delta net are stored by key head; llama.cpp repeats key heads in turn,
-    so the n-th value heads of all key heads come together."""
+    """Reorders the value heads of delta nets. Checkpoints have them by key head; llama.cpp repeats
+    all key heads, so its n-th value heads of all key heads are adjacent."""
 
     arch = "qwen35"
-    classes = ("Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM")
+    classes: ClassVar[tuple[str, ...]] = ("Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM")
 
     def keys(self) -> None:
         super().keys()
@@ -26,33 +27,28 @@ class Qwen35Converter(Qwen3NextConverter):
         self, name: str, array: LazyArray, layer: int | None
     ) -> Iterator[tuple[str, LazyArray]]:
         if "linear_attn." in name and self.n_key_heads not in (0, self.n_value_heads):
-            array = self._reordered(name, array)
+            array = self._reorder(name, array)
         yield from super().tensors(name, array, layer)
 
-    def _reordered(self, name: str, array: LazyArray) -> LazyArray:
+    def _reorder(self, name: str, array: LazyArray) -> LazyArray:
         n_keys = 2 * self.key_dim * self.n_key_heads  # rows of queries and keys
         if ".in_proj_qkv." in name or ".conv1d" in name:
             array = array.squeeze() if ".conv1d" in name else array
-            values = self._by_turns(array.rows(n_keys), 0, self.value_dim)
+            values = self._interleave(array.rows(n_keys), 0, self.value_dim)
             return concat([array.rows(0, n_keys), values])
         if ".in_proj_z." in name:
-            return self._by_turns(array, 0, self.value_dim)
+            return self._interleave(array, 0, self.value_dim)
         if ".out_proj." in name:
-            return self._by_turns(array, 1, self.value_dim)
+            return self._interleave(array, 1, self.value_dim)
         if any(part in name for part in (".in_proj_a.", ".in_proj_b.")):
-            return self._by_turns(array, 0, 1)
+            return self._interleave(array, 0, 1)
         if any(part in name for part in (".A_log", ".dt_bias", ".dt_proj")):
-            return self._by_turns(array, array.ndim - 1, 1)
+            return self._interleave(array, array.ndim - 1, 1)
         return array
 
-    def _by_turns(self, array: LazyArray, axis: int, size: int) -> LazyArray:
+    def _interleave(self, array: LazyArray, axis: int, size: int) -> LazyArray:
         """Reorder the value heads in a dimension; size: values of a head."""
         shape = array.shape
         each = self.n_value_heads // self.n_key_heads
         split = (*shape[:axis], self.n_key_heads, each, size, *shape[axis + 1 :])
         return array.reshape(*split).swap(axis, axis + 1).reshape(*shape)
-
-
-class Qwen35MoeConverter(Qwen35Converter):
-    arch = "qwen35moe"
-    classes = ("Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM")

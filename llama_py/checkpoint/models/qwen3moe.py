@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from llama_py.checkpoint.models.qwen2moe import Qwen2MoeConverter
-from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, in_layers
+from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, name_layers
 
 
 class Qwen3MoeConverter(Qwen2MoeConverter):
     arch = "qwen3moe"
     classes = ("Qwen3MoeForCausalLM",)
-    names = {**Qwen2MoeConverter.names, **in_layers(LAYERS, HEAD_NORMS)}
+    names = {**Qwen2MoeConverter.names, **name_layers(LAYERS, HEAD_NORMS)}

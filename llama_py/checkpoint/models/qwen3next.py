@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from llama_py.checkpoint.arrays import Array, LazyArray, concat
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.qwen2moe import Qwen2MoeConverter
-from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, in_layers
+from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, name_layers
 
 DELTA_NET = {
     "linear_attn.in_proj_qkv": "attn_qkv",
@@ -35,7 +36,7 @@ NEXTN = {
     "shared_head.head": "nextn.shared_head_head",
     "shared_head.norm": "nextn.shared_head_norm",
 }
-# Modules of `mtp.`, as those of the layer after the last
+# Modules of `mtp.`, and their names in a layer
 DRAFT = {
     "fc": "eh_proj",
     "pre_fc_norm_embedding": "enorm",
@@ -47,10 +48,10 @@ ROPE_PART = 0.25  # of a head's values, without partial_rotary_factor
 
 class Qwen3NextConverter(Qwen2MoeConverter):
     arch = "qwen3next"
-    classes = ("Qwen3NextForCausalLM",)
+    classes: ClassVar[tuple[str, ...]] = ("Qwen3NextForCausalLM",)
     names = {
         **Qwen2MoeConverter.names,
-        **in_layers(LAYERS, {**HEAD_NORMS, **DELTA_NET, **NEXTN}),
+        **name_layers(LAYERS, {**HEAD_NORMS, **DELTA_NET, **NEXTN}),
         f"{LAYERS}.post_attention_layernorm": "blk.{}.post_attention_norm",
     }
     has_nextn = True

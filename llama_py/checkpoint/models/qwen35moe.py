@@ -1,0 +1,10 @@
+"""Checkpoints of Qwen3.5 with experts (conversion/qwen.py: Qwen3_5MoeTextModel)."""
+
+from __future__ import annotations
+
+from llama_py.checkpoint.models.qwen35 import Qwen35Converter
+
+
+class Qwen35MoeConverter(Qwen35Converter):
+    arch = "qwen35moe"
+    classes = ("Qwen3_5MoeForConditionalGeneration", "Qwen3_5MoeForCausalLM")

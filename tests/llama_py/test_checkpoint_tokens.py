@@ -1,0 +1,139 @@
+"""Vocabularies of checkpoints: tokens, types, special tokens, chat templates."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+from ggml_py.errors import ModelError
+from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.keys import KeyValues
+from llama_py.checkpoint.sentencepiece import read_sentencepiece
+from llama_py.checkpoint.special_tokens import SpecialTokens
+from llama_py.checkpoint.vocabulary import PROBE, Vocabulary
+
+TEXT = ["the cat sat on the mat", "I've 333 cats", "привет, мир"]
+
+
+def folder(path: Path, **files: Any) -> CheckpointFolder:
+    """Write JSON files, by name without `.json`, and return their folder."""
+    path.mkdir(exist_ok=True)
+    files.setdefault("config", {"architectures": ["X"], "vocab_size": 300})
+    for name, content in files.items():
+        (path / f"{name}.json").write_text(json.dumps(content))
+    return CheckpointFolder(path)
+
+
+def bpe() -> dict[str, Any]:
+    """Return a byte-level BPE with added tokens, as tokenizer.json."""
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    made.train_from_iterator(
+        TEXT, trainers.BpeTrainer(vocab_size=270, initial_alphabet=alphabet, show_progress=False)
+    )
+    made.add_special_tokens([AddedToken("<|end|>", special=True)])
+    made.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("<|odd|>")])
+    made.post_processor = processors.ByteLevel()
+    found: dict[str, Any] = json.loads(made.to_str())
+    return found
+
+
+def keys(out: KeyValues, path: Path) -> dict[str, Any]:
+    """Return the values, read as those of a file."""
+    from llama_py.gguf.file import GGUFFile
+    from llama_py.gguf.write import head
+
+    (path / "keys.gguf").write_bytes(head(out.stored, [], 32))
+    with GGUFFile.open(path / "keys.gguf") as file:
+        return {k: file.metadata[k] for k in file.metadata}
+
+
+def test_bpe(tmp_path: Path) -> None:
+    config = {"eos_token": "<|end|>", "bos_token": None, "chat_template": "{{ messages }}"}
+    given = folder(tmp_path / "a", tokenizer=bpe(), tokenizer_config=config)
+    out = KeyValues("x")
+    Vocabulary(given, out, 300, "qwen2").bpe()
+    found = keys(out, tmp_path)
+    tokens, types = found["tokenizer.ggml.tokens"], [*found["tokenizer.ggml.token_type"]]
+    n = len(bpe()["model"]["vocab"])
+    assert len(tokens) == len(types) == 300
+    assert tokens[n : n + 4] == ["<|end|>", "<tool>", "<|odd|>", f"[PAD{n + 3}]"]
+    assert types[:n] == [1] * n and types[n:] == [3, 4, 3] + [5] * (300 - n - 3)
+    assert found["tokenizer.ggml.model"] == "gpt2" and found["tokenizer.ggml.pre"] == "qwen2"
+    assert found["tokenizer.ggml.eos_token_id"] == n
+    assert found["tokenizer.ggml.add_bos_token"] is False
+    assert found["tokenizer.chat_template"] == "{{ messages }}"
+    assert len(found["tokenizer.ggml.merges"]) == len(bpe()["model"]["merges"])
+
+
+def test_unknown_pre_tokenizer(tmp_path: Path) -> None:
+    given = folder(tmp_path / "a", tokenizer=bpe())
+    with pytest.raises(ModelError, match="--pre NAME"):
+        Vocabulary(given, KeyValues("x"), 300).bpe()
+    with pytest.raises(ModelError, match="vocab_size must be at least"):
+        Vocabulary(given, KeyValues("x"), 20, "qwen2").bpe()
+    assert PROBE.count("🦙") == 2 and len(PROBE) > 300
+
+
+def test_added_beginnings_and_ends(tmp_path: Path) -> None:
+    """Post-processors of Llama 3 and RoBERTa say which special tokens are added."""
+    tokenizer = bpe()
+    special = {"SpecialToken": {"id": "<|end|>", "type_id": 0}}
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    tokenizer["post_processor"] = {"type": "TemplateProcessing", "single": [special, text]}
+    found = SpecialTokens(folder(tmp_path / "a", tokenizer=tokenizer, tokenizer_config={"x": 1}))
+    n = len(tokenizer["model"]["vocab"])
+    assert found.added == {"bos": True} and found.ids == {"bos": n, "cls": n}
+    tokenizer["post_processor"] = {
+        "type": "RobertaProcessing", "cls": ["<|end|>", 0], "sep": ["<tool>", 1]
+    }  # fmt: skip
+    found = SpecialTokens(folder(tmp_path / "b", tokenizer=tokenizer, tokenizer_config={"x": 1}))
+    assert found.added == {"bos": True, "eos": True, "sep": True}
+
+
+def test_several_templates(tmp_path: Path) -> None:
+    templates = [{"name": "default", "template": "a"}, {"name": "tool use", "template": "b"}]
+    given = folder(tmp_path / "a", tokenizer_config={"chat_template": templates})
+    out = KeyValues("x")
+    SpecialTokens(given).write(out)
+    found = keys(out, tmp_path)
+    assert (
+        found["tokenizer.chat_template"] == "a" and found["tokenizer.chat_template.tool_use"] == "b"
+    )
+    assert found["tokenizer.chat_templates"] == ["tool_use"]
+
+
+def field(number: int, value: int | bytes | float) -> bytes:
+    if isinstance(value, float):
+        return bytes([number << 3 | 5]) + struct.pack("<f", value)
+    if isinstance(value, int):
+        return bytes([number << 3, value])
+    return bytes([number << 3 | 2, len(value)]) + value
+
+
+def test_sentencepiece(tmp_path: Path) -> None:
+    pieces = [(b"<unk>", 0.0, 2), (b"<s>", 0.0, 3), (b"<0x41>", 0.0, 6), ("▁a".encode(), -1.5, 1)]
+    data = b"".join(
+        field(1, field(1, text) + field(2, score) + field(3, kind)) for text, score, kind in pieces
+    )
+    given = folder(tmp_path / "a", added_tokens={"<x>": 5})
+    (given.path / "tokenizer.model").write_bytes(data + field(2, field(3, 2)))
+    out = KeyValues("llama")
+    Vocabulary(given, out, 7).sentencepiece()
+    found = keys(out, tmp_path)
+    assert found["tokenizer.ggml.tokens"] == [
+        "<unk>", "<s>", "<0x41>", "▁a", "[PAD4]", "<x>", "[PAD6]"
+    ]  # fmt: skip
+    assert [*found["tokenizer.ggml.token_type"]] == [2, 3, 6, 1, 5, 4, 5]
+    assert [*found["tokenizer.ggml.scores"]] == [0, 0, 0, -1.5, -10000, -1000, -10000]
+    for damaged in (b"", data[:-1], b"version https://git-lfs.github.com/spec/v1\n", b"\xff" * 40):
+        (given.path / "tokenizer.model").write_bytes(damaged)
+        with pytest.raises(ModelError, match="not a SentencePiece model"):
+            read_sentencepiece(given.path / "tokenizer.model")
