@@ -37,9 +37,9 @@ def _byte_values(dtype: str) -> npt.NDArray[np.float32]:
     if dtype == "F8_E5M2":
         return (byte.astype(np.uint16) << 8).view(np.float16).astype(np.float32)
     if dtype == "F8_E8M0":
-        values = np.ldexp(np.float64(1), byte - 127).astype(np.float32)
-        values[255] = np.nan
-        return values
+        scales = np.ldexp(np.float64(1), byte - 127)
+        scales[255] = np.nan
+        return scales.astype(np.float32)
     exponent, mantissa = byte >> 3 & 15, byte & 7
     normal = np.ldexp(1 + mantissa / 8, exponent - 7)
     size = np.where(exponent == 0, np.ldexp(mantissa / 8, -6), normal)
@@ -93,4 +93,6 @@ def _q8_0(blocks: npt.NDArray[np.float32]) -> Bytes:
     whole = np.floor(size)
     whole += np.floor(2 * (size - whole))
     quants = (np.sign(x) * whole).astype(np.int8)
-    return np.concatenate([scale.astype(np.float16).view(np.uint8), quants.view(np.uint8)], axis=1)
+    with np.errstate(over="ignore"):
+        half = scale.astype(np.float16)
+    return np.concatenate([half.view(np.uint8), quants.view(np.uint8)], axis=1)

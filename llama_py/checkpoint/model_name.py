@@ -1,4 +1,4 @@
-"""Parts of a model's name: `Qwen/Qwen3-8B-Instruct` is Qwen3, of 8B parameters, finetuned
+"""Parts of a model's name: `Owner/Name-8B-Instruct` has 8B parameters and is finetuned
 (gguf-py: Metadata.get_model_id_components, utility.size_label)."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _classify(word: str, kinds: set[str], is_first: bool, n_params: int) -> str:
 
 def _normal_size(word: str, kinds: set[str], n_params: int) -> str:
     word = word.replace("_", ".")
-    if word[-1].isdecimal():  # bloom-7b1
+    if word[-1].isdecimal():  # 7b1 is 7.1B
         word = word[:-2] + "." + word[-1] + word[-2]
     if len(word) > 1 and word[-2].isdecimal() and word[-1] in "kmbt":
         word = word[:-1] + word[-1].upper()

@@ -39,9 +39,7 @@ class LlamaConverter(Converter):
         "IQuestCoderForCausalLM",
     )
     names = {**LLAMA, **name_layers(LAYERS, MIXTRAL)}
-    permutes = (
-        True  # RoPE of llama.cpp rotates neighbors, RoPE of transformers the halves of a head
-    )
+    permutes = True  # for RoPE, which rotates neighbors here, and halves in transformers
 
     def select(self, name: str) -> str | None:
         name = name.replace("text_model.", "")  # SmolVLM

@@ -1,4 +1,4 @@
-"""Checkpoints of Qwen2 and models like it (conversion/qwen.py: Qwen2Model)."""
+"""Checkpoints of Qwen2 and models like it (llama.cpp's Qwen2Model)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of Qwen2-MoE (conversion/qwen.py: Qwen2MoeModel)."""
+"""Checkpoints of Qwen2-MoE (llama.cpp's Qwen2MoeModel)."""
 
 from __future__ import annotations
 

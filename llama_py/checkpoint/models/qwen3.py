@@ -1,4 +1,4 @@
-"""Checkpoints of Qwen3, its embeddings and its rerankers (conversion/qwen.py: Qwen3Model)."""
+"""Checkpoints of Qwen3, its embeddings and its rerankers (llama.cpp's Qwen3Model)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of Qwen3.5 (conversion/qwen.py: Qwen3_5TextModel)."""
+"""Checkpoints of Qwen3.5 (llama.cpp's Qwen3_5TextModel)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checkpoints of Qwen3.5 with experts (conversion/qwen.py: Qwen3_5MoeTextModel)."""
+"""Checkpoints of Qwen3.5 with experts (llama.cpp's Qwen3_5MoeTextModel)."""
 
 from __future__ import annotations
 

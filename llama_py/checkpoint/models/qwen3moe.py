@@ -1,4 +1,4 @@
-"""Checkpoints of Qwen3-MoE (conversion/qwen.py: Qwen3MoeModel)."""
+"""Checkpoints of Qwen3-MoE (llama.cpp's Qwen3MoeModel)."""
 
 from __future__ import annotations
 

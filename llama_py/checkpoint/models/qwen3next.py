@@ -1,5 +1,5 @@
 """Checkpoints of Qwen3-Next: delta nets, experts, a layer that drafts
-(conversion/qwen.py: Qwen3NextModel)."""
+(llama.cpp's Qwen3NextModel)."""
 
 from __future__ import annotations
 
