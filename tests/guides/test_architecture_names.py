@@ -44,7 +44,8 @@ PUBLISHED = ("mamba", "mamba2", "rwkv6", "deepseek")
 # Where one architecture is built upon another, or of a block, or drafts for it; and where one is
 # made to be trained:
 IMPORT = re.compile(
-    r"from (llama_py\.(models|models\.trunks|blocks|checkpoint\.models)|dev\.tiny_models)\.\w+ import |drafts_for=\("
+    r"from (llama_py\.(models|models\.trunks|blocks|checkpoint\.models)|dev\.tiny_models)\.\w+ import "
+    r"|drafts_for=\("
 )
 ONE_MODEL = "dev/make/demo_model/"
 SCOPE = r"(?![ -]scope)"  # a collection of autoencoders has a model's name in its own
