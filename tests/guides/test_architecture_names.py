@@ -15,7 +15,6 @@ from llama_py.models import known_architectures
 ROOT = Path(__file__).parents[2]
 MODELS = ROOT / "llama_py" / "models"
 TINY = ROOT / "dev" / "tiny_models"
-CHECKPOINTS = ROOT / "llama_py" / "checkpoint" / "models"
 GOLDEN = ROOT / "tests" / "data" / "golden"
 SOURCES = tuple(ROOT / name for name in ("llama_py", "ggml_py", "backends", "apps", "dev"))
 
@@ -26,8 +25,8 @@ VOCABULARIES = (
     "llama_py/tokenizer/special.py",
     "apps/llama_py_tools/command/chat_params.py",
     "llama_py/chat/reasoning_formats.py",
-    "llama_py/checkpoint/vocabulary.py",
-    "llama_py/checkpoint/special_tokens.py",
+    "llama_py/loading/hub.py",  # how names of files begin
+    "llama_py/checkpoint/",  # families of another library's models
     "dev/compare/transformers_side.py",  # models of another library
     "dev/compare/transformers_models/",
     "dev/compare/judge_transformers.py",
@@ -44,8 +43,7 @@ PUBLISHED = ("mamba", "mamba2", "rwkv6", "deepseek")
 # Where one architecture is built upon another, or of a block, or drafts for it; and where one is
 # made to be trained:
 IMPORT = re.compile(
-    r"from (llama_py\.(models|models\.trunks|blocks|checkpoint\.models)|dev\.tiny_models)\.\w+ import "
-    r"|drafts_for=\("
+    r"from (llama_py\.(models|models\.trunks|blocks)|dev\.tiny_models)\.\w+ import |drafts_for=\("
 )
 ONE_MODEL = "dev/make/demo_model/"
 SCOPE = r"(?![ -]scope)"  # a collection of autoencoders has a model's name in its own
@@ -80,7 +78,7 @@ def places(name: str) -> Iterator[str]:
     for path, where, text in sources():
         if re.split("[-_]", name)[0].lower() not in text:
             continue
-        in_models = any(map(path.is_relative_to, (MODELS, TINY, CHECKPOINTS)))
+        in_models = path.is_relative_to(MODELS) or path.is_relative_to(TINY)
         if path.stem.removeprefix("_") == name.replace("-", "_"):
             continue
         word, other = pattern(name, in_models), IMPORT if in_models else VOCABULARY
