@@ -24,6 +24,7 @@ from llama_py.context.graph_reserve import reserve_params
 from llama_py.gguf.file import GGUFFile
 from llama_py.graph.result import GraphResult
 from llama_py.loading.model import LoadedModel
+from llama_py.loading.open import open_model
 from llama_py.weights.declarations import DeviceOf, Progress, Readers
 from llama_py.weights.placement import devices_in_use
 
@@ -62,7 +63,7 @@ class PlannedContext(Context):
 
 def open_header(path: str | Path) -> GGUFFile:
     """Open a file without its weights' data."""
-    file = GGUFFile.open(path)
+    file = open_model(path)
     file.forget_data()
     return file
 

@@ -48,7 +48,7 @@ _MAX_NAME_BYTES = 63  # GGML_MAX_NAME less its final zero
 _MAX_DIMS = 4
 _MAX_ELEMENTS = 2**63 - 1
 _MAX_ALIGNMENT = 2**32 - 1
-_NE = Struct("<q")
+_NE, _LENGTH = Struct("<q"), Struct("<Q")
 
 # Minimum size of an entry in a file.
 _MIN_KEY_VALUE = 8 + 1 + 4 + 1
@@ -145,6 +145,21 @@ class GGUFFile:
             )
         return file
 
+    @classmethod
+    def from_values(
+        cls, path: Path, stored: Mapping[str, bytes], tensors: Mapping[str, TensorInfo]
+    ) -> GGUFFile:
+        """Return a file that does not exist.
+
+        path    place named in messages
+        stored  key-values in the format of `llama_py.gguf.write.encode`
+        """
+        data = b"".join(map(_key_value, stored, stored.values()))
+        area = mmap.mmap(-1, max(len(data), 1))
+        area[: len(data)] = data
+        metadata = read_metadata(Cursor(path, area), len(stored))
+        return cls([_Part(path, 3, metadata, dict(tensors))])
+
     @property
     def metadata(self) -> Metadata:
         """Key to value; of a split model, the first part's."""
@@ -181,7 +196,7 @@ class GGUFFile:
         """Replace the data of tensors by zeros; keep their names, types and shapes.
         The file is unmapped, and its data is no longer read."""
         names_only = {
-            name: replace(t, data=np.broadcast_to(np.uint8(0), t.nbytes), mapped=None)
+            name: TensorInfo(t.name, t.type, t.ne, t.offset, t.nbytes, _zeros(t.nbytes))
             for name, t in self.tensors.items()
         }
         self._tensors = names_only
@@ -203,6 +218,15 @@ class _Part:
     version: int
     metadata: Metadata
     tensors: dict[str, TensorInfo]
+
+
+def _zeros(n: int) -> NDArray[np.uint8]:
+    return np.broadcast_to(np.uint8(0), n)
+
+
+def _key_value(key: str, value: bytes) -> bytes:
+    name = key.encode("utf-8", "surrogateescape")
+    return _LENGTH.pack(len(name)) + name + value
 
 
 def _read_part(path: Path, use_mmap: bool) -> _Part:

@@ -18,6 +18,7 @@ from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.file_types import file_type_text, guess_type
 from llama_py.hparams import HParams
 from llama_py.hparams.unused_keys import check_unused_keys
+from llama_py.loading.open import open_model
 from llama_py.loading.weight_users import find_weight_users
 from llama_py.models import architecture
 from llama_py.params import ModelParams, Progress
@@ -112,7 +113,8 @@ class LoadedModel(Resource):
         device: str | Device | Sequence[str | Device] | Placement = "cpu",
         **options: Unpack[LoadOptions],
     ) -> None:
-        """Load a model; path: None for the bundled demo model; device: one or several, the last
+        """Load a model; path: of a GGUF file or of a checkpoint's folder;
+        None for the bundled demo model; device: one or several, the last
         being the host (see llama_py.weights.placement); options are the fields of ModelParams.
 
         Raises GGUFError, UnknownArchitecture, HParamsError, WeightsError, or BackendError; the
@@ -121,7 +123,7 @@ class LoadedModel(Resource):
         p = ModelParams(**options)
         path = DEMO if path is None else path
         self.vision: ImageEncoder | None = None
-        self.file = GGUFFile.open(path, p.use_mmap) if isinstance(path, str | Path) else path
+        self.file = open_model(path, p.use_mmap) if isinstance(path, str | Path) else path
         if p.kv_overrides:
             self.file.override(p.kv_overrides)
         if not isinstance(device, Placement):

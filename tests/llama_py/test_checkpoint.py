@@ -218,3 +218,31 @@ def test_names_have_the_split_name_gguf_py(name: str, n_params: int) -> None:
 def test_size_labels(counts: tuple[int, int, int, int]) -> None:
     gguf = pytest.importorskip("gguf")
     assert size_label(*counts) == gguf.size_label(*counts)
+
+
+def test_a_folder_is_loaded_like_its_file(tmp_path: Path) -> None:
+    """`load` accepts a folder; the logits equal those of the converted file, bit for bit."""
+    import llama_py
+    from llama_py.checkpoint.open import open_checkpoint
+
+    folder = write_tiny(LLAMA, tmp_path)
+    (folder / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+    options = ConvertOptions(pre="llama-bpe")
+    convert(folder, tmp_path / "a.gguf", options)
+    logits = []
+    for source in (open_checkpoint(folder, options), tmp_path / "a.gguf"):
+        with llama_py.load(source) as model, model.context(n_ctx=64) as ctx:
+            logits.append(ctx.decode([1, 5, 9, 2])[-1])
+    assert logits[0].tobytes() == logits[1].tobytes()
+    with pytest.raises(ModelError, match="pre-tokenizer is not known"):
+        llama_py.load(folder)
+
+
+def byte_tokenizer() -> dict[str, Any]:
+    """Return a byte-level BPE without merges, as tokenizer.json."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    made = Tokenizer(models.BPE({chr(33 + i): i for i in range(90)}, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    found: dict[str, Any] = json.loads(made.to_str())
+    return found

@@ -234,10 +234,10 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
 
 
 def _check_tensors(path: str) -> None:
-    from llama_py.gguf.file import GGUFFile
+    from llama_py.loading.open import open_model as open_file
     from llama_py_tools.models.check_tensors import check_tensors
 
-    with GGUFFile.open(path) as file:
+    with open_file(path) as file:
         check_tensors(file, Progress("checking weights"))
 
 

@@ -1,0 +1,23 @@
+"""Model files and folders, opened for loading."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from llama_py.gguf.file import GGUFFile
+
+
+def open_model(path: str | os.PathLike[str], use_mmap: bool = True) -> GGUFFile:
+    """Open a GGUF file, or the folder of a checkpoint, whose tensors are converted when they are
+    read.
+
+    use_mmap  False: read the whole file now
+
+    Raises GGUFError for an invalid file, ModelError for an invalid folder.
+    """
+    if Path(path).is_dir():
+        from llama_py.checkpoint.open import open_checkpoint  # takes 0.1 s
+
+        return open_checkpoint(path)
+    return GGUFFile.open(path, use_mmap)
