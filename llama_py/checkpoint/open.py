@@ -1,4 +1,4 @@
-"""Checkpoints as open GGUF files, without writing them: a tensor is converted when it is read."""
+"""Folders of checkpoints as open GGUF files. Reading a tensor converts it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llama_py.gguf.file import GGUFFile, TensorInfo
 def open_checkpoint(
     path: str | os.PathLike[str], options: ConvertOptions | None = None
 ) -> GGUFFile:
-    """Return a folder as an open GGUF file; a tensor's values are computed when `data` is read.
+    """Return a folder as an open GGUF file. Reading `data` of a tensor converts it.
 
     Raises ModelError if the folder is not a checkpoint of a known model.
     """
@@ -26,7 +26,7 @@ def open_checkpoint(
 
 
 class ComputedTensor(TensorInfo):
-    """A tensor whose bytes are computed when `data` is read. They need memory while in use."""
+    """A tensor of a folder. Reading `data` converts it; the bytes need memory while in use."""
 
     __slots__ = ("_last", "_source")
 
@@ -41,7 +41,7 @@ class ComputedTensor(TensorInfo):
 
     @property
     def data(self) -> Bytes:  # type: ignore[override]
-        """Read-only bytes, [nbytes]."""
+        """Converted bytes, read-only, [nbytes]."""
         found: Bytes | None = self._last()
         if found is None:
             found = self._source.data()

@@ -9,8 +9,7 @@ from llama_py.gguf.file import GGUFFile
 
 
 def open_model(path: str | os.PathLike[str], use_mmap: bool = True) -> GGUFFile:
-    """Open a GGUF file, or the folder of a checkpoint, whose tensors are converted when they are
-    read.
+    """Open a GGUF file, or the folder of a checkpoint: reading its tensors converts them.
 
     use_mmap  False: read the whole file now
 

@@ -1,0 +1,35 @@
+"""The page of convertible checkpoints, docs/converted.md:
+
+python -m dev.docs.converted_table > docs/converted.md
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from dev.record.tiny_checkpoints import read_records
+from llama_py.checkpoint.models import converters
+
+HEAD = """# Convertible checkpoints
+
+Classes of transformers that [`llama-py-gguf convert`](convert.md) converts, by architecture. **Bold**: a test compares a tiny model of this
+class with the file of llama.cpp's converter (llama-cpp-python 0.3.36), byte for byte, in F32 without a vocabulary. Made by
+`python -m dev.docs.converted_table`.
+
+| architecture | classes |
+|---|---|
+"""
+
+
+def main() -> None:
+    """Print the page."""
+    judged = {record["config"]["architectures"][0] for record in read_records().values()}
+    classes = defaultdict[str, list[str]](list)
+    for name, kind in sorted(converters().items()):
+        classes[kind.arch].append(f"**{name}**" if name in judged else name)
+    rows = (f"| `{arch}` | {', '.join(names)} |" for arch, names in sorted(classes.items()))
+    print(HEAD + "\n".join(rows))
+
+
+if __name__ == "__main__":
+    main()
