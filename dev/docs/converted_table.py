@@ -12,8 +12,9 @@ from llama_py.checkpoint.models import converters
 
 HEAD = """# Convertible checkpoints
 
-Classes of transformers that [`llama-py-gguf convert`](convert.md) converts, by architecture. **Bold**: a test compares a tiny model of this
-class with the file of llama.cpp's converter (llama-cpp-python 0.3.36), byte for byte, in F32 without a vocabulary. Made by
+Classes of transformers that [`llama-py-gguf convert`](convert.md) converts, by architecture.
+**Bold**: a test compares a tiny model of this class with the file of llama.cpp's converter
+(llama-cpp-python 0.3.36), byte for byte, in F32 without a vocabulary. Made by
 `python -m dev.docs.converted_table`.
 
 | architecture | classes |
