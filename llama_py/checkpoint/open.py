@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 
 from llama_py.checkpoint.convert import plan
@@ -29,6 +30,8 @@ class ComputedTensor(TensorInfo):
     """A tensor of a folder. Reading `data` converts it; the bytes need memory while in use."""
 
     __slots__ = ("_last", "_source")
+    _last: Callable[[], Bytes | None]
+    _source: NewTensor
 
     def __init__(self, source: NewTensor) -> None:
         ne = (*source.dims, 1, 1, 1)[:4]
@@ -42,7 +45,7 @@ class ComputedTensor(TensorInfo):
     @property
     def data(self) -> Bytes:  # type: ignore[override]
         """Converted bytes, read-only, [nbytes]."""
-        found: Bytes | None = self._last()
+        found = self._last()
         if found is None:
             found = self._source.data()
             found.flags.writeable = False
