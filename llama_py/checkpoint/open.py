@@ -43,7 +43,7 @@ class ComputedTensor(TensorInfo):
             object.__setattr__(self, name, value)
 
     @property
-    def data(self) -> Bytes:  # type: ignore[override]
+    def data(self) -> Bytes:
         """Converted bytes, read-only, [nbytes]."""
         found = self._last()
         if found is None:
