@@ -16,7 +16,7 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 UNIGRAM, BPE = 1, 2  # TrainerSpec.model_type
 
 
-class Piece(NamedTuple):
+class TokenPiece(NamedTuple):
     """A token: its text, score and type."""
 
     text: bytes
@@ -32,7 +32,7 @@ class SentencePieceModel(NamedTuple):
     charsmap           precompiled map of the normalizer
     """
 
-    pieces: list[Piece]
+    pieces: list[TokenPiece]
     model_type: int
     add_dummy_prefix: bool
     remove_extra_whitespaces: bool
@@ -53,13 +53,13 @@ def read_sentencepiece(path: Path) -> SentencePieceModel:
 
 
 def _model(data: bytes) -> SentencePieceModel:
-    pieces = list[Piece]()
+    pieces = list[TokenPiece]()
     trainer, normalizer = dict[int, Any](), dict[int, Any]()
     for number, value in _fields(data):
         if number == PIECES:
             found = dict(_fields(value))
             (score,) = struct.unpack("<f", found.get(2, bytes(4)))
-            pieces.append(Piece(bytes(found.get(1, b"")), score, found.get(3, NORMAL)))
+            pieces.append(TokenPiece(bytes(found.get(1, b"")), score, found.get(3, NORMAL)))
         elif number == TRAINER:
             trainer = dict(_fields(value))
         elif number == NORMALIZER:
