@@ -40,7 +40,9 @@ class KeyValues:
         self.add("f32", key, value)
 
     def text(self, key: str, value: Any) -> None:
-        self.add("str", key, value)
+        """Set a text; an empty one is not written, as in gguf-py."""
+        if value != "":
+            self.add("str", key, value)
 
     def boolean(self, key: str, value: Any) -> None:
         self.add("bool", key, bool(value))

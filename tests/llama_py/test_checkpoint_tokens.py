@@ -102,12 +102,13 @@ def test_several_templates(tmp_path: Path) -> None:
     templates = [{"name": "default", "template": "a"}, {"name": "tool use", "template": "b"}]
     given = folder(tmp_path / "a", tokenizer_config={"chat_template": templates})
     out = KeyValues("x")
+    out.text("general.url", "")  # not written
     SpecialTokens(given).write(out)
     found = keys(out, tmp_path)
     assert (
         found["tokenizer.chat_template"] == "a" and found["tokenizer.chat_template.tool_use"] == "b"
     )
-    assert found["tokenizer.chat_templates"] == ["tool_use"]
+    assert found["tokenizer.chat_templates"] == ["tool_use"] and "general.url" not in found
 
 
 def field(number: int, value: int | bytes | float) -> bytes:
