@@ -24,7 +24,11 @@ Classes of transformers that [`llama-py-gguf convert`](convert.md) converts, by 
 
 def main() -> None:
     """Print the page."""
-    judged = {record["config"]["architectures"][0] for record in read_records().values()}
+    judged = {
+        record["config"]["architectures"][0]
+        for record in read_records().values()
+        if "config" in record
+    }
     classes = defaultdict[str, list[str]](list)
     for name, kind in sorted(converters().items()):
         classes[kind.arch].append(f"**{name}**" if name in judged else name)

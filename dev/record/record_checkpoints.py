@@ -4,10 +4,12 @@
     pip install torch==2.13.0 transformers==5.23.0 gguf sentencepiece
     python -m dev.compare.transformers_side LLAMA_CPP OUT [NAME ...]
     python -m dev.record.record_checkpoints LLAMA_CPP OUT [NAME ...]
+    python -m dev.record.record_checkpoints LLAMA_CPP adapters NAME ...
 
 The first command makes the models of transformers in OUT. The second takes their configurations and
 tensor names, converts models with other weights (tiny_checkpoints.py), and replaces the entries of
-these names. LLAMA_CPP is a folder with llama.cpp's source.
+these names. The third records adapters of these models. LLAMA_CPP is a folder with llama.cpp's
+source.
 """
 
 from __future__ import annotations
@@ -17,19 +19,24 @@ import json
 import logging
 import lzma
 import struct
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from dev.compare.transformers_side import convert
-from dev.record.tiny_checkpoints import FILE, read_records, write_folder
+from dev.record.tiny_checkpoints import FILE, read_records, write_adapter, write_folder
 
 
 def main(llama_cpp: str, out: str, *names: str) -> int:
     logging.disable(logging.WARNING)
     sys.path[:0] = [llama_cpp, f"{llama_cpp}/gguf-py"]
     entries = read_records() if FILE.exists() else {}
+    if out == "adapters":
+        return _write(
+            entries | {f"lora-{name}": _adapter(llama_cpp, entries[name], name) for name in names}
+        )
     for name in names or sorted(p.parent.name for p in Path(out).glob("*/config.json")):
         folder = Path(out) / name
         config, tensors = json.loads((folder / "config.json").read_text()), _names(folder)
@@ -42,6 +49,24 @@ def main(llama_cpp: str, out: str, *names: str) -> int:
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
         entries[name] = {"config": config, "tensors": tensors, "sha256": digest}
         print(name, digest[:12], flush=True)
+    return _write(entries)
+
+
+def _adapter(llama_cpp: str, base: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the record of an adapter of a recorded model."""
+    with tempfile.TemporaryDirectory() as temporary:
+        where = Path(temporary)
+        write_folder(where / name, base["config"], base["tensors"])
+        write_adapter(where / "adapter", base["tensors"])
+        script, file = f"{llama_cpp}/convert_lora_to_gguf.py", where / "out.gguf"
+        command = [sys.executable, script, "--base", name, "adapter", "--outfile", file.name]
+        subprocess.run(command, cwd=where, check=True, capture_output=True)
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    print("lora", name, digest[:12], flush=True)
+    return {"base": name, "sha256": digest}
+
+
+def _write(entries: dict[str, Any]) -> int:
     text = json.dumps(dict(sorted(entries.items())), separators=(",", ":"))
     FILE.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
     return 0

@@ -36,6 +36,22 @@ def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, 
     write_safetensors(folder / "model.safetensors", made)
 
 
+def write_adapter(folder: Path, tensors: Mapping[str, Any]) -> None:
+    """Write a LoRA adapter of rank 4 of a model's matrices, except embeddings, routers, layer 1."""
+    folder.mkdir(parents=True)
+    made = dict[str, tuple[str, list[int], bytes]]()
+    for name, (_, shape) in tensors.items():
+        module = name.removesuffix(".weight")
+        without = ("embed_tokens", "lm_head", "mlp.gate.", "layers.1.")
+        if len(shape) == 2 and module != name and not any(part in name for part in without):
+            for part, size in (("A", [4, shape[1]]), ("B", [shape[0], 4])):
+                key = f"base_model.model.{module}.lora_{part}.weight"
+                made[key] = ("F32", size, values(key, "F32", size))
+    write_safetensors(folder / "adapter_model.safetensors", made)
+    config = {"peft_type": "LORA", "lora_alpha": 8, "r": 4, "base_model_name_or_path": "x/y"}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+
+
 def values(name: str, dtype: str, shape: list[int]) -> bytes:
     """Return the bytes of a tensor. The decays of recurrent layers are integers, since
     other exponentials differ in the last bit between torch and NumPy."""

@@ -109,6 +109,32 @@ class LazyArray:
         ends = np.cumsum(sizes).tolist()
         return [self.rows(end - n, end, axis) for n, end in zip(sizes, ends, strict=True)]
 
+    def take(self, indices: Sequence[int], axis: int) -> LazyArray:
+        """Return the elements with these indices of a dimension, in this order."""
+        order = np.asarray(indices)
+        shape = (*self.shape[:axis], len(order), *self.shape[axis + 1 :])
+        return self._new(shape, lambda: self.read().take(order, axis))
+
+    def concat(self, others: Sequence[LazyArray], axis: int) -> LazyArray:
+        """Join this array and others along an existing dimension."""
+        arrays, shape = [self, *others], list(self.shape)
+        shape[axis] = sum(a.shape[axis] for a in arrays)
+        if any(_drop_axis(a.shape, axis) != _drop_axis(shape, axis) for a in others):
+            raise ModelError(f"shapes {[list(a.shape) for a in arrays]} cannot be joined")
+        return self._new(shape, lambda: np.concatenate([a.read() for a in arrays], axis))
+
+    def stack(self, others: Sequence[LazyArray]) -> LazyArray:
+        """Join this array and others of its shape along a new first dimension."""
+        arrays = [self, *others]
+
+        def make() -> Array:
+            made = np.empty((len(arrays), *self.shape), self.dtype)
+            for i, array in enumerate(arrays):
+                made[i] = array.read()
+            return made
+
+        return self._new((len(arrays), *self.shape), make)
+
     def map(self, function: Callable[[Array], Array]) -> LazyArray:
         """Apply a function that keeps shape and type, for example `lambda x: x + 1`."""
         return self._new(self.shape, lambda: function(self.read()).astype(self.dtype, copy=False))
@@ -116,27 +142,16 @@ class LazyArray:
 
 def concat(arrays: Sequence[LazyArray], axis: int = 0) -> LazyArray:
     """Join arrays along an existing dimension."""
-    shape = list(arrays[0].shape)
-    shape[axis] = sum(a.shape[axis] for a in arrays)
-    if any(a.shape[:axis] + a.shape[axis + 1 :] != _drop_axis(shape, axis) for a in arrays):
-        raise ModelError(f"shapes {[list(a.shape) for a in arrays]} cannot be joined")
-    return arrays[0]._new(shape, lambda: np.concatenate([a.read() for a in arrays], axis))
+    return arrays[0].concat(arrays[1:], axis)
 
 
 def stack(arrays: Sequence[LazyArray]) -> LazyArray:
     """Join arrays of one shape along a new first dimension."""
-    first = arrays[0]
     for other in arrays:
-        if other.shape != first.shape:
-            raise ModelError(f"shapes {list(first.shape)}, {list(other.shape)} cannot be stacked")
-
-    def make() -> Array:
-        made = np.empty((len(arrays), *first.shape), first.dtype)
-        for i, array in enumerate(arrays):
-            made[i] = array.read()
-        return made
-
-    return first._new((len(arrays), *first.shape), make)
+        if other.shape != arrays[0].shape:
+            shapes = f"{[*arrays[0].shape]}, {[*other.shape]}"
+            raise ModelError(f"shapes {shapes} cannot be stacked")
+    return arrays[0].stack(arrays[1:])
 
 
 def _drop_axis(shape: Sequence[int], axis: int) -> tuple[int, ...]:

@@ -85,7 +85,7 @@ class Converter:
         """Set all keys and return the tensors; their values are computed later."""
         selected = ((self.select(name), t) for name, t in self.folder.tensors.items())
         stored = {name: t for name, t in selected if name is not None}
-        file_type, type = self._type(stored)
+        file_type, type = self.choose_type(stored)
         made = list[NewTensor]()
         for name, array in chain(self.extra(), stored.items()):
             if name.endswith(UNUSED):
@@ -199,7 +199,7 @@ class Converter:
         """Write the tokenizer's keys."""
         v.bpe()
 
-    def _type(self, stored: Mapping[str, LazyArray]) -> tuple[int, GGMLType]:
+    def choose_type(self, stored: Mapping[str, LazyArray]) -> tuple[int, GGMLType]:
         """Return general.file_type, and the type of matrices."""
         wanted = self.options.outtype
         if wanted == "auto":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -76,21 +77,8 @@ class CheckpointFolder:
         return name
 
     def json(self, name: str) -> dict[str, Any]:
-        """Return the JSON object in a file; empty without the file.
-
-        Raises ModelError for a file with another content.
-        """
-        text = self.text(name)
-        if text is None:
-            return {}
-        try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as e:
-            what = str(e) or type(e).__name__
-            raise ModelError(f"{self.path / name}: not valid JSON: {what}") from None
-        if not isinstance(found, dict):
-            raise ModelError(f"{self.path / name}: must be a JSON object")
-        return found
+        """Return the JSON object in a file; empty without the file. See `read_json`."""
+        return read_json(self.path / name)
 
     def json_or_nothing(self, name: str) -> dict[str, Any]:
         """Return the JSON object in a file; empty without a valid file."""
@@ -102,15 +90,13 @@ class CheckpointFolder:
 
     def text(self, name: str) -> str | None:
         """Return the content of a file, or None without the file."""
-        path = self.path / name
-        if not path.is_file():
-            return None
-        if path.stat().st_size > MAX_JSON:
-            raise ModelError(f"{path}: must have at most {MAX_JSON >> 20} MiB")
-        try:
-            return path.read_text("utf-8")
-        except (OSError, ValueError) as e:
-            raise ModelError(f"{path}: cannot be read as UTF-8: {e}") from None
+        return read_text(self.path / name)
+
+    def move_to(self, path: Path) -> CheckpointFolder:
+        """Return a folder with the configuration of this one, and the other files of a path."""
+        other = copy(self)
+        other.path, other.whole_config = path, {}
+        return other
 
     @cached_property
     def tensors(self) -> dict[str, LazyArray]:
@@ -166,3 +152,33 @@ def _first_text(value: Any) -> str | None:
 
 def _is_file_name(value: Any) -> bool:
     return isinstance(value, str) and value not in ("", ".", "..") and Path(value).name == value
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; empty without the file.
+
+    Raises ModelError for a file with another content.
+    """
+    text = read_text(path)
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as e:
+        what = str(e) or type(e).__name__
+        raise ModelError(f"{path}: not valid JSON: {what}") from None
+    if not isinstance(found, dict):
+        raise ModelError(f"{path}: must be a JSON object")
+    return found
+
+
+def read_text(path: Path) -> str | None:
+    """Return the content of a file, or None without the file."""
+    if not path.is_file():
+        return None
+    if path.stat().st_size > MAX_JSON:
+        raise ModelError(f"{path}: must have at most {MAX_JSON >> 20} MiB")
+    try:
+        return path.read_text("utf-8")
+    except (OSError, ValueError) as e:
+        raise ModelError(f"{path}: not a UTF-8 text: {e}") from None

@@ -8,6 +8,8 @@ from typing import Any
 from ggml_py.errors import GGUFError, ModelError
 from llama_py.gguf.write import encode
 
+OTHERS = ("general.", "tokenizer.", "adapter.")  # beginnings of keys that no architecture has
+
 
 class KeyValues:
     """Metadata of a file in the order of its writing.
@@ -27,7 +29,7 @@ class KeyValues:
 
         Raises ModelError if the value is not of this kind.
         """
-        name = key if key.startswith(("general.", "tokenizer.")) else f"{self.arch}.{key}"
+        name = key if key.startswith(OTHERS) else f"{self.arch}.{key}"
         try:
             self.stored[name] = encode(kind, value)
         except GGUFError as e:

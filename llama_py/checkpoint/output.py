@@ -58,7 +58,10 @@ def choose_type(name: str, array: LazyArray, wanted: GGMLType) -> GGMLType:
         raise ModelError(f"{name} has the shape {list(array.shape)}, which GGUF cannot store")
     base = name.removesuffix(".weight")
     own = base.split(".", 2)[2] if base.startswith("blk.") else base
-    if array.ndim <= 1 or name.endswith("_norm.weight") or base == name or own in IN_F32:
+    is_part = name.endswith((".lora_a", ".lora_b"))
+    if array.ndim <= 1 or (not is_part and (base == name or own in IN_F32)):
+        return F32
+    if name.endswith("_norm.weight"):
         return F32
     if array.shape[-1] % wanted.block_size:
         log.warning("%s has rows of %d values, so it becomes F16", name, array.shape[-1])
@@ -79,10 +82,17 @@ class ParameterCounts(NamedTuple):
 
 
 def count_parameters(tensors: Sequence[NewTensor]) -> ParameterCounts:
-    """Count a model's parameters (gguf-py: get_total_parameter_count)."""
+    """Count the parameters of a model, or of the matrices that an adapter changes, as a negative
+    number (gguf-py: get_total_parameter_count)."""
     total = shared = expert = experts = n = 0
+    sign, n_in = 1, 0
     for t in tensors:
         shape = t.array.shape
+        if t.name.endswith(".lora_a"):
+            n_in = shape[-1]
+            continue
+        if t.name.endswith(".lora_b"):
+            sign, shape = -1, (*shape[:-1], n_in)
         size = math.prod(shape)
         total += size
         if "_exps." in t.name and len(shape) >= 3:
@@ -90,7 +100,7 @@ def count_parameters(tensors: Sequence[NewTensor]) -> ParameterCounts:
             expert, experts, n = expert + size // count, experts + count, n + 1
         else:
             shared += size
-    return ParameterCounts(total, shared, expert, experts // n if n else 0)
+    return ParameterCounts(sign * total, shared, expert, experts // n if n else 0)
 
 
 def pieces(stored: Mapping[str, bytes], tensors: Sequence[NewTensor]) -> Iterator[memoryview]:

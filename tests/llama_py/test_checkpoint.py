@@ -12,26 +12,31 @@ from typing import Any
 import numpy as np
 import pytest
 
+import llama_py
 from dev.record.tiny_checkpoints import (
     N_VOCAB,
     read_records,
     values,
+    write_adapter,
     write_folder,
     write_safetensors,
 )
 from ggml_py.errors import ModelError
 from ggml_py.types import BY_NAME
+from llama_py.checkpoint.adapter import plan_adapter
 from llama_py.checkpoint.convert import convert, plan
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.floats import from_bits, to_bytes
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.model_name import size_label, split_name, title
 from llama_py.checkpoint.models import converter, converters
+from llama_py.checkpoint.open import open_checkpoint
 from llama_py.checkpoint.output import pieces
 from llama_py.checkpoint.safetensors import read_safetensors
 from llama_py.gguf.file import GGUFFile
 
-RECORDED = read_records()
+RECORDED = {name: one for name, one in read_records().items() if "base" not in one}
+ADAPTERS = {name: one for name, one in read_records().items() if "base" in one}
 LLAMA = "llama"
 
 
@@ -61,6 +66,65 @@ def convert_plain(folder: Path, **options: Any) -> bytes:
 def test_a_file_equals_that_of_llama_cpp(name: str, tmp_path: Path) -> None:
     made = convert_plain(write_tiny(name, tmp_path))
     assert hashlib.sha256(made).hexdigest() == RECORDED[name]["sha256"]
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_an_adapter_equals_that_of_llama_cpp(name: str, tmp_path: Path) -> None:
+    base = ADAPTERS[name]["base"]
+    write_adapter(tmp_path / "adapter", RECORDED[base]["tensors"])
+    chosen, tensors = plan_adapter(tmp_path / "adapter", write_tiny(base, tmp_path))
+    made = b"".join(pieces(chosen.out.stored, tensors))
+    assert hashlib.sha256(made).hexdigest() == ADAPTERS[name]["sha256"]
+
+
+def test_a_converted_adapter_changes_the_logits(tmp_path: Path) -> None:
+    """The adapter of a folder has the effect of its matrices, added to those of the model."""
+    config, tensors = RECORDED[LLAMA]["config"], RECORDED[LLAMA]["tensors"]
+    folder = write_tiny(LLAMA, tmp_path)
+    (folder / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+    write_adapter(tmp_path / "adapter", tensors)
+    chosen, made = plan_adapter(tmp_path / "adapter", folder)
+    (tmp_path / "lora.gguf").write_bytes(b"".join(pieces(chosen.out.stored, made)))
+    merged = dict[str, tuple[str, list[int], bytes]]()
+    parts = read_safetensors(tmp_path / "adapter" / "adapter_model.safetensors")
+    for name, (dtype, shape) in tensors.items():
+        data = np.frombuffer(values(name, dtype, shape), np.float32).reshape(shape)
+        key = f"base_model.model.{name.removesuffix('.weight')}.lora_"
+        if f"{key}A.weight" in parts:
+            a, b = (parts[f"{key}{p}.weight"].array() for p in "AB")
+            data = data + 8 / 4 * (b @ a)
+        merged[name] = dtype, shape, data.astype(np.float32).tobytes()
+    write_folder(tmp_path / "merged", config, tensors)
+    (tmp_path / "merged" / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+    write_safetensors(tmp_path / "merged" / "model.safetensors", merged)
+    options, logits = ConvertOptions("f32", pre="llama-bpe"), []
+    for source, loras in ((folder, [tmp_path / "lora.gguf"]), (tmp_path / "merged", [])):
+        file = open_checkpoint(source, options)
+        with llama_py.load(file) as model, model.context(type_k="f32", type_v="f32") as ctx:
+            ctx.set_adapters({model.load_adapter(path): 1.0 for path in loras})
+            logits.append(ctx.decode([1, 5, 9, 2])[-1].astype(np.float64))
+    error = np.square(logits[0] - logits[1]).sum() / np.square(logits[1]).sum()
+    assert error < 1e-9
+
+
+def test_refused_adapters(tmp_path: Path) -> None:
+    folder, tensors = write_tiny(LLAMA, tmp_path), RECORDED[LLAMA]["tensors"]
+    write_adapter(tmp_path / "adapter", tensors)
+    weights = tmp_path / "adapter" / "adapter_model.safetensors"
+    name = "base_model.model.model.layers.0.self_attn.q_proj"
+    for given, error in (
+        ({"base_model.model.lm_head.weight": [128, 64]}, "neither lora_A nor lora_B"),
+        ({f"{name}.lora_A.weight": [4, 64]}, "only one of"),
+        ({f"{name}.lora_A.weight": [4, 64], f"{name}.lora_B.weight": [64, 8]}, "do not fit"),
+        ({f"{name}.lora_A.weight": [4, 64], f"{name}.lora_B.weight": [63, 4]}, "no form"),
+    ):
+        made = {n: ("F32", s, values(n, "F32", s)) for n, s in given.items()}
+        write_safetensors(weights, made)
+        with pytest.raises(ModelError, match=error):
+            plan_adapter(tmp_path / "adapter", folder)
+    weights.unlink()
+    with pytest.raises(ModelError, match="no such file"):
+        plan_adapter(tmp_path / "adapter", folder)
 
 
 def test_all_classes_have_different_names() -> None:
@@ -222,9 +286,6 @@ def test_size_labels(counts: tuple[int, int, int, int]) -> None:
 
 def test_a_folder_is_loaded_like_its_file(tmp_path: Path) -> None:
     """`load` accepts a folder; the logits equal those of the converted file, bit for bit."""
-    import llama_py
-    from llama_py.checkpoint.open import open_checkpoint
-
     folder = write_tiny(LLAMA, tmp_path)
     (folder / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
     options = ConvertOptions(pre="llama-bpe")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,13 @@ class ConvertParams(Params):
         metavar="TYPE",
         env="",
     )
+    base: str = option(
+        "",
+        "--base",
+        "of a LoRA adapter: folder with config.json of the model that it changes",
+        metavar="FOLDER",
+        env="",
+    )
     model_name: str = option("", "--model-name", "name of the model", metavar="NAME", env="")
     metadata: str = option(
         "", "--metadata", "JSON file with values of general.*, by key", metavar="FILE", env=""
@@ -59,6 +67,7 @@ class ConvertParams(Params):
 
 def run(args: argparse.Namespace) -> None:
     """Convert a checkpoint, or print the tensors of the new file."""
+    from llama_py.checkpoint.adapter import is_adapter, plan_adapter
     from llama_py.checkpoint.convert import plan
     from llama_py.checkpoint.converter import ConvertOptions
     from llama_py.checkpoint.models import converters
@@ -71,12 +80,19 @@ def run(args: argparse.Namespace) -> None:
     options = ConvertOptions(
         o.outtype.lower(), o.model_name, o.pre, not o.no_nextn, _overrides(o.metadata)
     )
-    chosen, tensors = plan(o.folder, options)
+    if is_adapter(o.folder):
+        if not o.base:
+            raise ModelError(f"{o.folder} is a LoRA adapter; name its model: --base FOLDER")
+        if o.outtype == "auto":
+            options = replace(options, outtype="f32")
+        chosen, tensors = plan_adapter(o.folder, o.base, options)
+    else:
+        chosen, tensors = plan(o.folder, options)
     if o.dry_run:
         for t in tensors:
             session.write(f"{t.name:40} {t.type!s:5} [{', '.join(map(str, t.dims))}]\n")
         return
-    out = Path(o.output) if o.output else chosen.folder.path / chosen.file_name
+    out = Path(o.output or Path(o.folder) / chosen.file_name)
     write(check_free(out, o.force), chosen.out.stored, tensors)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
+import numpy as np
+
 from llama_py.checkpoint.arrays import LazyArray, concat
 from llama_py.checkpoint.models.qwen3next import Qwen3NextConverter
 
@@ -48,7 +50,5 @@ class Qwen35Converter(Qwen3NextConverter):
 
     def _interleave(self, array: LazyArray, axis: int, size: int) -> LazyArray:
         """Reorder the value heads in a dimension; size: values of a head."""
-        shape = array.shape
-        each = self.n_value_heads // self.n_key_heads
-        split = (*shape[:axis], self.n_key_heads, each, size, *shape[axis + 1 :])
-        return array.reshape(*split).swap(axis, axis + 1).reshape(*shape)
+        heads = np.arange(array.shape[axis]).reshape(self.n_key_heads, -1, size)
+        return array.take(heads.swapaxes(0, 1).reshape(-1).tolist(), axis)
