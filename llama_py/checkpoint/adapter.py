@@ -46,8 +46,8 @@ def plan_adapter(
 
     path  folder of the adapter;  base  folder with config.json of the model that it changes
 
-    Raises ModelError if one of them is invalid, or if the adapter changes a tensor that has no
-    low-rank form in GGUF.
+    Raises ModelError for invalid folders, and for an adapter of tensors without a low-rank form in
+    GGUF.
     """
     folder = Path(path)
     options = replace(options or ConvertOptions(outtype="f32"), nextn=False)
@@ -66,7 +66,9 @@ def plan_adapter(
     out, counts = chosen.out, count_parameters(made)
     out.text("general.type", "adapter")
     out.text("adapter.type", "lora")
-    described = ModelMetadata(model.move_to(folder), counts.total, options.name, options.overrides)
+    described = ModelMetadata(
+        model.change_path(folder), counts.total, options.name, options.overrides
+    )
     described.write(out, "")
     chosen.file_name = f"{described.file_stem}-{str(type_).upper()}-LoRA.gguf"
     out.f32("adapter.lora.alpha", float(alpha))
@@ -107,21 +109,21 @@ def _read(folder: Path, chosen: Converter) -> Iterator[tuple[str, LazyArray]]:
             yield selected, array
         else:
             raise ModelError(
-                f"{path}: tensor {stored.name[:100]!r} is neither lora_A nor lora_B; adapters with "
-                "whole matrices, such as new embeddings, cannot be converted"
+                f"{path}: tensor {stored.name[:100]!r} must be lora_A or lora_B; adapters with whole "
+                "matrices, such as new embeddings, cannot be converted"
             )
     for name, pair in pairs.items():
         if len(pair) < 2:
-            raise ModelError(f"{path}: {name} has only one of lora_A and lora_B")
+            raise ModelError(f"{path}: {name} must have lora_A and lora_B")
         yield name, LowRankArray(pair["a"], pair["b"])
 
 
 class LowRankArray(LazyArray):
-    """A matrix b @ a of low rank; operations on it change its factors.
+    """A matrix b @ a of low rank. Operations change the factors.
 
     a  [..., rank, n_in];  b  [..., n_out, rank]
 
-    Raises ModelError for an operation whose result has no such factors.
+    Raises ModelError for an operation without such a result.
     """
 
     def __init__(self, a: LazyArray, b: LazyArray) -> None:

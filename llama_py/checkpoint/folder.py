@@ -92,7 +92,7 @@ class CheckpointFolder:
         """Return the content of a file, or None without the file."""
         return read_text(self.path / name)
 
-    def move_to(self, path: Path) -> CheckpointFolder:
+    def change_path(self, path: Path) -> CheckpointFolder:
         """Return a folder with the configuration of this one, and the other files of a path."""
         other = copy(self)
         other.path, other.whole_config = path, {}

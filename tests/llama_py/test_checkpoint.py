@@ -113,8 +113,8 @@ def test_refused_adapters(tmp_path: Path) -> None:
     weights = tmp_path / "adapter" / "adapter_model.safetensors"
     name = "base_model.model.model.layers.0.self_attn.q_proj"
     for given, error in (
-        ({"base_model.model.lm_head.weight": [128, 64]}, "neither lora_A nor lora_B"),
-        ({f"{name}.lora_A.weight": [4, 64]}, "only one of"),
+        ({"base_model.model.lm_head.weight": [128, 64]}, "must be lora_A or lora_B"),
+        ({f"{name}.lora_A.weight": [4, 64]}, "must have lora_A and"),
         ({f"{name}.lora_A.weight": [4, 64], f"{name}.lora_B.weight": [64, 8]}, "do not fit"),
         ({f"{name}.lora_A.weight": [4, 64], f"{name}.lora_B.weight": [63, 4]}, "no form"),
     ):
