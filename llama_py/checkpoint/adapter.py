@@ -109,8 +109,8 @@ def _read(folder: Path, chosen: Converter) -> Iterator[tuple[str, LazyArray]]:
             yield selected, array
         else:
             raise ModelError(
-                f"{path}: tensor {stored.name[:100]!r} must be lora_A or lora_B; adapters with whole "
-                "matrices, such as new embeddings, cannot be converted"
+                f"{path}: tensor {stored.name[:100]!r} must be lora_A or lora_B; adapters with "
+                "whole matrices, such as new embeddings, cannot be converted"
             )
     for name, pair in pairs.items():
         if len(pair) < 2:
