@@ -1,14 +1,16 @@
-"""Probabilities of given texts: continuations of a prompt, without generating any text.
+"""Probabilities of given texts: continuations of prompts, without generating any text.
 
-Continuations share the prompt's keys and values in memory, or copies of its recurrent states, and
-are computed together in one batch.
+Continuations share their prompt's keys and values in memory, or copies of its recurrent states. A
+batch has the prompts of several tasks, and the next batch all their continuations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
 
 from ggml_py.errors import ContextError, ModelError
 from llama_py.batch.prompts import Prompt, TooLong, check_tokens, decode_text, tokenize_prompt
@@ -25,6 +27,13 @@ N_COPIES = 16  # maximum number of continuations in a batch
 N_GRAPHS = 16  # cached graphs: prompts and continuations differ in length
 N_CTX_LEAST = 2048  # minimum cells of the context
 Boundary = Literal["together", "apart"]
+
+
+class ScoreTask(NamedTuple):
+    """A prompt and its continuations, as token ids: at least one token each."""
+
+    prompt: Sequence[int]
+    continuations: Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +149,8 @@ class Scorer(Resource):
             raise TooLong(n, self.model.hparams.n_ctx_train)
         n_copies = min(sum(len(ids) > 1 for ids in continuations), N_COPIES)
         n_cells = len(prompt) + n_copies * (n - len(prompt) - 1)
-        sequences = Sequences.for_context(self._context(n_cells, n, n_copies))
-        found = score(sequences, prompt, continuations, max(n_top, 1))
+        ctx = self._context(n_cells, n, n_copies)
+        [found] = score_tasks(ctx, [ScoreTask(prompt, continuations)], max(n_top, 1))
         return [_total(scores, n_top) for scores in found]
 
     def _context(self, n_cells: int, n_least: int, n_copies: int) -> Context:
@@ -155,7 +164,7 @@ class Scorer(Resource):
         n_seq = max(n_seq, own.cparams.n_seq_max if own else 0)
         made = Context(self.model, n_ctx=n_ctx, n_seq_max=n_seq, kv_unified=True)
         try:
-            _check_scores(made)
+            check_scores(made)
         except ContextError:
             made.close()
             raise
@@ -173,65 +182,134 @@ class Scorer(Resource):
             self._ctx = None
 
 
-def score(
-    sequences: Sequences,
-    prompt: Sequence[int],
-    continuations: Sequence[Sequence[int]],
-    n_top: int = 0,
-) -> list[tuple[Score, ...]]:
-    """Score continuations with sequence 0, which keeps the prompt, and copies in the others."""
-    sequences.start(0, prompt)
+def score_tasks(
+    ctx: Context, tasks: Iterable[ScoreTask], n_top: int = 0
+) -> Iterator[list[tuple[Score, ...]]]:
+    """Yield the scores of each task's continuations, in order.
+
+    Tasks are computed together if their prompts fit a batch (`n_batch`), and all their texts the
+    context and its sequences. Afterwards sequence 0 has a prompt, for which the prefix cache is
+    used, and the others are empty.
+
+    Args:
+        ctx: A context with at least two sequences, unless all continuations have one token.
+        tasks: Tasks; a group is read when all results before it were used.
+        n_top: Number of most likely tokens for each token.
+
+    Raises:
+        ContextError: A text does not fit the context.
+    """
+    sequences = Sequences.for_context(ctx)
+    for group in _group_tasks(ctx, tasks):
+        yield from _score_group(sequences, group, n_top)
+
+
+def _group_tasks(ctx: Context, tasks: Iterable[ScoreTask]) -> Iterator[list[ScoreTask]]:
+    """Group consecutive tasks that fit the context, and have prompts that fit a batch."""
+    limits = np.array([ctx.cparams.n_seq_max, ctx.n_ctx, ctx.cparams.n_batch])
+    group, total = list[ScoreTask](), 0 * limits
+    for task in tasks:
+        rests, n = [len(ids) - 1 for ids in task.continuations if len(ids) > 1], len(task.prompt)
+        needed = np.array([1 + len(rests), n + sum(rests), n])
+        if group and (total + needed > limits).any():
+            yield group
+            group, total = [], 0 * limits
+        group.append(task)
+        total = total + needed
+    if group:
+        yield group
+
+
+class _Rest(NamedTuple):
+    """Continuation `at` of a task of a group; it has several tokens."""
+
+    task: int
+    at: int
+    ids: Sequence[int]
+
+
+def _score_group(
+    sequences: Sequences, tasks: Sequence[ScoreTask], n_top: int
+) -> list[list[tuple[Score, ...]]]:
+    """Score tasks: one sequence per prompt, then one copy of it per continuation."""
+    ctx, heads = sequences.ctx, range(len(tasks))
     try:
-        sequences.advance([0])
-        first = score_alternatives(sequences.next_row(0), [ids[0] for ids in continuations], n_top)
+        first = _score_first(sequences, tasks, n_top)
+        found = [[[one] for one in scores] for scores in first]
+        rests = [
+            _Rest(i, at, ids)
+            for i, task in enumerate(tasks)
+            for at, ids in enumerate(task.continuations)
+            if len(ids) > 1
+        ]
+        for group in _group_rests(ctx, tasks, rests):
+            for one, scores in zip(
+                group, _score_copies(sequences, tasks, group, n_top), strict=True
+            ):
+                found[one.task][one.at] += scores
     finally:
-        sequences.finish(0, whole=False)
-    found = [[one] for one in first]
-    rests = [i for i, ids in enumerate(continuations) if len(ids) > 1]
-    for group in _groups(sequences.ctx, len(prompt), rests, continuations):
-        texts = [continuations[i] for i in group]
-        for i, scores in zip(group, _score_copies(sequences, prompt, texts, n_top), strict=True):
-            found[i] += scores
-    return [tuple(scores) for scores in found]
+        for seq_id in heads[1:]:
+            ctx.memory.seq_rm(seq_id)
+    return [[tuple(scores) for scores in texts] for texts in found]
 
 
-def _groups(
-    ctx: Context, n_prompt: int, rests: Sequence[int], continuations: Sequence[Sequence[int]]
-) -> Iterator[list[int]]:
-    """Group continuations that fit into the context together, with their padding."""
+def _score_first(
+    sequences: Sequences, tasks: Sequence[ScoreTask], n_top: int
+) -> list[tuple[Score, ...]]:
+    """Compute the prompts, and score the first tokens of their continuations."""
+    heads = range(len(tasks))
+    try:
+        for seq_id, task in enumerate(tasks):
+            sequences.start(seq_id, task.prompt)
+        sequences.advance(heads)
+        return [
+            score_alternatives(sequences.next_row(i), [ids[0] for ids in task.continuations], n_top)
+            for i, task in enumerate(tasks)
+        ]
+    finally:
+        for seq_id in heads:
+            sequences.finish(seq_id, whole=False)
+
+
+def _group_rests(
+    ctx: Context, tasks: Sequence[ScoreTask], rests: Sequence[_Rest]
+) -> Iterator[list[_Rest]]:
+    """Group continuations that fit next to the prompts together, with their padding."""
     padded = not ctx.memory.allows_unequal_lengths
     if padded:  # similar lengths together
-        rests = sorted(rests, key=lambda i: -len(continuations[i]))
-    group: list[int] = []
-    left = room = ctx.n_ctx - n_prompt
-    for i in rests:
-        n = len(continuations[group[0] if padded and group else i]) - 1
-        if group and (n > left or len(group) == ctx.cparams.n_seq_max - 1):
+        rests = sorted(rests, key=lambda one: -len(one.ids))
+    group: list[_Rest] = []
+    most = ctx.cparams.n_seq_max - len(tasks)
+    left = room = ctx.n_ctx - sum(len(task.prompt) for task in tasks)
+    for one in rests:
+        n = len((group[0] if padded and group else one).ids) - 1
+        if group and (n > left or len(group) == most):
             yield group
-            group, left, n = [], room, len(continuations[i]) - 1
-        group.append(i)
+            group, left, n = [], room, len(one.ids) - 1
+        group.append(one)
         left -= n
     if group:
         yield group
 
 
 def _score_copies(
-    sequences: Sequences, prompt: Sequence[int], texts: Sequence[Sequence[int]], n_top: int
+    sequences: Sequences, tasks: Sequence[ScoreTask], rests: Sequence[_Rest], n_top: int
 ) -> list[list[Score]]:
-    """Score the tokens of texts after their first token, with copies of sequence 0.
+    """Score the tokens of texts after their first token, with copies of their prompts' sequences.
 
     Recurrent states require ubatches with equal numbers of tokens per sequence: texts are padded
     with tokens at their ends, which do not change the scores before them.
     """
     memory, most = sequences.ctx.memory, max_rows(sequences.ctx.model.hparams.n_vocab)
-    longest = 0 if memory.allows_unequal_lengths else max(map(len, texts))
-    found: dict[int, list[Score]] = {seq_id: [] for seq_id in range(1, len(texts) + 1)}
+    longest = 0 if memory.allows_unequal_lengths else max(len(one.ids) for one in rests)
+    found: dict[int, list[Score]] = {len(tasks) + i: [] for i in range(len(rests))}
     tops = dict.fromkeys(found, n_top)
     try:
-        for seq_id, ids in zip(found, texts, strict=True):
-            memory.seq_cp(0, seq_id)
-            padding = [ids[-1]] * (longest - len(ids))
-            sequences.extend(seq_id, [*ids, *padding], prompt, drafts=False)
+        for seq_id, one in zip(found, rests, strict=True):
+            memory.seq_cp(one.task, seq_id)
+            padding = [one.ids[-1]] * (longest - len(one.ids))
+            before = tasks[one.task].prompt
+            sequences.extend(seq_id, [*one.ids, *padding], before, drafts=False)
         while wanted := {s: n for s in found if (n := len(sequences.pending(s)) - 1)}:
             for seq_id, scores in score_pending(sequences, _limit_rows(wanted, most), tops).items():
                 found[seq_id] += scores
@@ -239,7 +317,7 @@ def _score_copies(
         for seq_id in found:
             sequences.finish(seq_id, whole=False)
             memory.seq_rm(seq_id)
-    return [scores[: len(ids) - 1] for ids, scores in zip(texts, found.values(), strict=True)]
+    return [scores[: len(one.ids) - 1] for one, scores in zip(rests, found.values(), strict=True)]
 
 
 def _limit_rows(wanted: dict[int, int], most: int) -> dict[int, int]:
@@ -262,7 +340,7 @@ def _total(scores: Sequence[Score], n_top: int) -> TextScore:
     )
 
 
-def _check_scores(ctx: Context) -> None:
+def check_scores(ctx: Context) -> None:
     """Raise ContextError if the model has no probabilities of continuations."""
     check_predicts(ctx)
     if ctx.model.has_encoder or not ctx.memory.parts:

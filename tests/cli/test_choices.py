@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,12 @@ import llama_py
 from ggml_py.errors import ContextError
 from llama_py.context import Context
 from llama_py.sampler.mt19937 import Mt19937
+from llama_py_tools.measure import choices
 from llama_py_tools.measure.choices import (
+    MAX_SEQUENCES,
+    TRAILING,
     ChoiceTask,
+    count_sequences,
     log_probs,
     read_choices,
     read_winogrande,
@@ -23,6 +28,7 @@ from llama_py_tools.measure.choices import (
 from llama_py_tools.measure.perplexity import main
 from tests.support.choices import pack_choices
 from tests.support.commands import DEMO
+from tests.support.live_models import live
 
 ENDINGS = ["speak.", "hear the people", "a", "is gone and away"]
 WINO = """0,The king was taller than Tom so _ was seen first.,king,Tom,1
@@ -37,9 +43,10 @@ def ctx() -> Iterator[Context]:
         yield model.context(512, n_seq_max=4, kv_unified=True, n_batch=16)
 
 
-def alone(ctx: Context, text: str) -> np.ndarray:
-    """Return the log probability of each token of a text but the first, in float64."""
-    ids = ctx.model.tokenizer.tokenize(text)
+def alone(ctx: Context, text: str, *more: int) -> np.ndarray:
+    """Return the log probability of each token of a text but the first, in float64; more: tokens
+    after the text."""
+    ids = [*ctx.model.tokenizer.tokenize(text), *more]
     ctx.clear()
     rows = ctx.decode(ids, logits="all").astype(np.float64)
     rows -= np.log(np.exp(rows).sum(-1, keepdims=True))
@@ -48,16 +55,84 @@ def alone(ctx: Context, text: str) -> np.ndarray:
 
 def test_answers_share_what_is_common(ctx: Context) -> None:
     texts = [f"First Citizen: {ending}" for ending in ENDINGS]
-    for text, found in zip(texts, log_probs(ctx, ChoiceTask(texts, [True] * 4)), strict=True):
+    [scores] = log_probs(ctx, [ChoiceTask(texts, [True] * 4)])
+    for text, found in zip(texts, scores, strict=True):
         assert len(found) > 0 and np.allclose(found, alone(ctx, text)[-len(found) :], atol=2e-3)
 
 
 def test_what_follows_a_choice(ctx: Context) -> None:
     """The choice is skipped, and the last token too."""
     task = read_winogrande(WINO.encode(), 0)[0]
-    for text, base, found in zip(task.texts, task.bases, winogrande_scores(ctx, task), strict=True):
+    [scores] = winogrande_scores(ctx, [task])
+    for text, base, found in zip(task.texts, task.bases, scores, strict=True):
         n = len(ctx.model.tokenizer.tokenize(base))
         assert found == pytest.approx(alone(ctx, text)[n - 1 : -1].mean(), abs=2e-3)
+
+
+def test_a_short_rest_is_scored_with_its_choice(ctx: Context) -> None:
+    """The second choice's first token has the logits of the first text's end."""
+    texts = ["The king is here.", "The king is a man."]
+    task = ChoiceTask(texts, [True, False], ["The king is here", "The king is a man"])
+    a, b = (ctx.model.tokenizer.tokenize(text) for text in texts)
+    n = next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    assert min(len(a), len(b)) - n <= TRAILING
+    [found] = winogrande_scores(ctx, [task])
+    end = alone(ctx, texts[0], b[n])[-1]
+    wanted = [alone(ctx, texts[0])[n - 1 : -1], [end, *alone(ctx, texts[1])[n:-1]]]
+    assert found == pytest.approx([np.mean(one) for one in wanted], abs=2e-3)
+
+
+TASKS = [
+    ChoiceTask([f"{i} The {name}: {end}" for end in ENDINGS[: 2 + i % 3]], [True] * 4)
+    for i, name in enumerate(["king", "First Citizen", "people", "man of Rome", "sea", "a"])
+]
+
+
+@pytest.mark.parametrize(
+    "how, n_batches",
+    [({"n_seq_max": 64}, 2), ({"n_seq_max": 10}, None), ({"n_seq_max": 5, "n_batch": 4}, None)],
+)
+def test_scores_do_not_depend_on_the_batch(
+    ctx: Context, how: dict[str, int], n_batches: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With enough sequences the contexts are one batch, and all endings another."""
+    made = ctx.model.context(512, **{"kv_unified": True, "cache_ram": 0, **how})
+    decode, sizes = made.decode, list[int]()
+
+    def note(batch: Any, *args: Any, **more: Any) -> Any:
+        sizes.append(len(getattr(batch, "tokens", batch)))
+        return decode(batch, *args, **more)
+
+    monkeypatch.setattr(made, "decode", note)
+    found = [*log_probs(made, TASKS)]
+    assert n_batches in (None, len(sizes))
+    for task, scores in zip(TASKS, found, strict=True):
+        for text, own in zip(task.texts, scores, strict=True):
+            assert np.allclose(own, alone(ctx, text)[-len(own) :], atol=2e-3)
+    assert sum(sizes) < sum(
+        len(ctx.model.tokenizer.tokenize(t)) for one in TASKS for t in one.texts
+    )
+
+
+def test_sequences_of_tasks() -> None:
+    """All, but states of sequences have a limit, and separate caches are for one task."""
+    tasks = [ChoiceTask(["a", "b"], [True, False])] * 40 + [ChoiceTask(["a"] * 4, [True] * 4)]
+    with llama_py.load(DEMO) as model:
+        assert count_sequences(model, tasks) == 40 * 3 + 5
+        assert count_sequences(model, 2 * tasks) == MAX_SEQUENCES
+    states = live("mamba2-dense", "cpu")
+    assert count_sequences(states, tasks) == 40 * 3 + 5
+    size = 4 * sum(
+        one.n_embd_states
+        for il in states.hparams.kept_layers
+        for one in states.architecture.memory_spec(il)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choices, "STATE_BYTES", 7 * size)
+        assert count_sequences(states, tasks) == 7
+        patch.setattr(choices, "STATE_BYTES", size)
+        assert count_sequences(states, tasks) == 5
+    assert count_sequences(live("deepseek4-moe", "cpu"), tasks) == 5
 
 
 def test_rows_of_winogrande() -> None:

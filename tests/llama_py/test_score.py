@@ -14,7 +14,7 @@ from llama_py.batch.prompts import TooLong
 from llama_py.context import Context
 from llama_py.model import Model
 from llama_py.text import score as scoring
-from llama_py.text.score import Scorer, TextScore, tokenize_continuations
+from llama_py.text.score import Scorer, ScoreTask, TextScore, tokenize_continuations
 from tests.support.live_models import EXACT, live, tokens
 
 # keys and values; windows; states and keys; states; latent keys and states
@@ -92,6 +92,22 @@ def test_a_prompt_longer_than_a_batch(name: str, monkeypatch: pytest.MonkeyPatch
     model, prompt = live(name, "cpu"), tokens(220)
     with Scorer(model) as scorer:
         check(model, prompt, TEXTS, scorer.score(prompt, TEXTS))
+
+
+@pytest.mark.parametrize(
+    "how", [{"n_seq_max": 100}, {"n_seq_max": 13, "n_batch": 16}, {"n_seq_max": 2, "n_ctx": 256}]
+)
+@pytest.mark.parametrize("name", MODELS)
+def test_tasks_do_not_depend_on_the_batch(name: str, how: dict[str, int]) -> None:
+    """Prompts of several tasks are one batch, and all continuations another."""
+    model = live(name, "cpu")
+    tasks = [ScoreTask(tokens(n, 80 + n), TEXTS[i : i + 4]) for i, n in enumerate([9, 41, 1, 17])]
+    tasks += [ScoreTask(tokens(9, 3), [[7]]), ScoreTask([*tasks[1].prompt, 5], TEXTS)]
+    ctx = Context(model, **{**EXACT, "n_ctx": 1024, "kv_unified": True, **how})
+    for _ in range(2):  # sequence 0 has the last prompts then
+        for task, found in zip(tasks, scoring.score_tasks(ctx, tasks, 1), strict=True):
+            check(model, *task, [scoring._total(scores, 1) for scores in found])
+    assert all(ctx.memory.seq_pos_max(s) < 0 for s in range(1, ctx.cparams.n_seq_max))
 
 
 def test_a_greedy_answer_is_greedy(demo: Model) -> None:

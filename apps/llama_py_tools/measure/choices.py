@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from llama_py import Context
+    from llama_py import Context, Model
+    from llama_py.text.score import ScoreTask
 
     F32 = npt.NDArray[np.float32]
     F64 = npt.NDArray[np.float64]
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 Z = 1.95996398454  # standard deviations of a 95 % interval
 N_ANSWERS, LINES = 4, 6  # HellaSwag: answers of a task, and lines of a task
 MAX_ANSWERS = 100
+MAX_SEQUENCES = 128  # of a context for tasks
+STATE_BYTES = 512 << 20  # maximum size of the recurrent states of these sequences
 TRAILING = 3  # WinoGrande: with more tokens after the common part, the choice is not scored
 
 
@@ -208,38 +211,6 @@ def _error(kind: str, why: str) -> Exception:
     return ContextError(f"{kind} file: {why}; use a file in the format of llama-perplexity")
 
 
-def _rows(ctx: Context, task: ChoiceTask) -> tuple[Any, list[list[int]], int]:
-    """Compute a task. -> logits after the common tokens and after each further token; the tokens
-    of each text; how many are common"""
-    from ggml_py.errors import ContextError
-    from llama_py import Batch
-
-    texts = [ctx.model.tokenizer.tokenize(text, parse_special=False) for text in task.texts]
-    n = next(
-        (i for i, ids in enumerate(zip(*texts, strict=False)) if len({*ids}) > 1),
-        min(map(len, texts)) - 1,
-    )
-    ids, pos, seqs = list(texts[0][:n]), [*range(n)], [tuple(range(len(texts)))] * n
-    for s, text in enumerate(texts):
-        ids += text[n:]
-        pos += range(n, len(text))
-        seqs += [(s,)] * (len(text) - n)
-    if n < 1 or len(ids) > ctx.cparams.n_ctx:
-        raise ContextError(
-            f"a task must have at least 1 token common to all choices, got {n}, and at most "
-            f"{ctx.cparams.n_ctx} tokens in total, got {len(ids)}; use a larger -c"
-        )
-    ctx.clear()
-    parts, step = [], ctx.cparams.n_batch
-    for i in range(0, len(ids), step):
-        part, outputs = slice(i, i + step), [j >= n - 1 for j in range(i, min(i + step, len(ids)))]
-        batch = Batch(ids[part], pos=pos[part], seq_ids=seqs[part], outputs=outputs)
-        parts.append(ctx.decode(batch))
-    import numpy as np
-
-    return np.concatenate(parts), texts, n
-
-
 def log_softmax(logits: F32, targets: I32) -> npt.NDArray[np.float64]:
     """log p of a target in each row [n, n_vocab]; float32 terms, a float64 sum."""
     import numpy as np
@@ -250,24 +221,66 @@ def log_softmax(logits: F32, targets: I32) -> npt.NDArray[np.float64]:
     return found
 
 
-def log_probs(ctx: Context, task: ChoiceTask) -> list[F64]:
-    """Return the log probabilities of each text's tokens after the common tokens."""
+def count_sequences(model: Model, tasks: Sequence[ChoiceTask]) -> int:
+    """Return the number of sequences for tasks: one per text and per context of a task.
+
+    Sequences that have separate memory are limited to STATE_BYTES, or to one task.
+    """
+    from llama_py.memory.specs import CompressedSpec, StateSpec
+
+    each, most = [1 + len(task.texts) for task in tasks], MAX_SEQUENCES
+    layers = map(model.architecture.sharded_memory_spec, model.hparams.kept_layers)
+    specs = [one for specs in layers for one in specs]
+    n_floats = sum(one.n_embd_states for one in specs if isinstance(one, StateSpec))
+    if n_floats:
+        most = min(most, STATE_BYTES // (4 * n_floats))
+    if any(isinstance(one, CompressedSpec) or getattr(one, "apart", False) for one in specs):
+        most = 1
+    return max(min(sum(each), most), max(each))
+
+
+def _split(ctx: Context, task: ChoiceTask) -> tuple[int, list[list[int]]]:
+    """Return the number of common tokens, and the tokens of each text."""
+    from ggml_py.errors import ContextError
+
+    texts = [ctx.model.tokenizer.tokenize(text, parse_special=False) for text in task.texts]
+    n = next(
+        (i for i, ids in enumerate(zip(*texts, strict=False)) if len({*ids}) > 1),
+        min(map(len, texts)) - 1,
+    )
+    n_all = n + sum(len(text) - n for text in texts)
+    if n < 1 or n_all > ctx.cparams.n_ctx:
+        raise ContextError(
+            f"a task must have at least 1 token common to all choices, got {n}, and at most "
+            f"{ctx.cparams.n_ctx} tokens in total, got {n_all}; use a larger -c"
+        )
+    return n, texts
+
+
+def _score(ctx: Context, tasks: Iterable[ScoreTask]) -> Iterator[list[F64]]:
+    """Yield the log probabilities of each continuation's tokens."""
     import numpy as np
 
-    rows, texts, n = _rows(ctx, task)
-    found, at = [], 1
-    for text in texts:
-        own = [0, *range(at, at + len(text) - n - 1)]
-        found.append(log_softmax(rows[own], np.array(text[n:])))
-        at += len(text) - n
-    return found
+    from llama_py.text.score import check_scores, score_tasks
+
+    check_scores(ctx)
+    for found in score_tasks(ctx, tasks):
+        yield [np.array([one.logprob for one in scores]) for scores in found]
+
+
+def log_probs(ctx: Context, tasks: Iterable[ChoiceTask]) -> Iterator[list[F64]]:
+    """Yield the log probabilities of the tokens of each text after the common tokens."""
+    from llama_py.text.score import ScoreTask
+
+    split = (_split(ctx, task) for task in tasks)
+    yield from _score(ctx, (ScoreTask(ids[0][:n], [one[n:] for one in ids]) for n, ids in split))
 
 
 def _hellaswag(ctx: Context, tasks: Sequence[ChoiceTask]) -> Iterator[str]:
     yield "\ntask\tacc_norm\t95% confidence interval\n"
     right = 0
-    for n, task in enumerate(tasks, 1):
-        right += task.right[_lowest_loss(log_probs(ctx, task))]
+    for n, (task, losses) in enumerate(zip(tasks, log_probs(ctx, tasks), strict=True), 1):
+        right += task.right[_lowest_loss(losses)]
         share, z = right / n, Z * Z / n
         spread = z * math.sqrt(n * (4 * share * (1 - share) + z)) / (2 * Z)
         low, high = ((share + z / 2 + x) / (1 + z) * 100 for x in (-spread, spread))
@@ -278,8 +291,8 @@ def _hellaswag(ctx: Context, tasks: Sequence[ChoiceTask]) -> Iterator[str]:
 def _multiple_choice(ctx: Context, tasks: Sequence[ChoiceTask]) -> Iterator[str]:
     yield "\ntask\tacc_norm\n"
     right, n, n_answers = 0, len(tasks), sum(len(task.texts) for task in tasks)
-    for i, task in enumerate(tasks, 1):
-        right += task.right[_lowest_loss(log_probs(ctx, task))]
+    for i, (task, losses) in enumerate(zip(tasks, log_probs(ctx, tasks), strict=True), 1):
+        right += task.right[_lowest_loss(losses)]
         yield f"{i}\t{100 * right / i:.8f}\n"
     yield "\n"
     for what, share in (("Final result", right / n), ("Random chance", n / n_answers)):
@@ -294,8 +307,8 @@ def _lowest_loss(losses: Sequence[F64]) -> int:
 
 def _winogrande(ctx: Context, tasks: Sequence[ChoiceTask]) -> Iterator[str]:
     n_right, n = 0, len(tasks)
-    for i, task in enumerate(tasks, 1):
-        scores = winogrande_scores(ctx, task)
+    found = zip(tasks, winogrande_scores(ctx, tasks), strict=True)
+    for i, (task, scores) in enumerate(found, 1):
         answer = 1 if scores[0] > scores[1] else 2
         n_right += task.right[answer - 1]
         yield (
@@ -309,24 +322,22 @@ def _winogrande(ctx: Context, tasks: Sequence[ChoiceTask]) -> Iterator[str]:
         yield f"Final Winogrande score({n} tasks): {100 * share:.4f} +/- {error:.4f}\n"
 
 
-def winogrande_scores(ctx: Context, task: ChoiceTask) -> list[float]:
-    """Return the mean log probabilities of the text after each choice.
+def winogrande_scores(ctx: Context, tasks: Sequence[ChoiceTask]) -> Iterator[list[float]]:
+    """Yield the mean log probabilities of the text after each choice.
 
     After short rests the choices are scored as well. Then llama-perplexity takes the logits of the
     second choice from the end of the first text; so does this function.
     """
-    import numpy as np
+    from llama_py.text.score import ScoreTask
 
-    rows, texts, n = _rows(ctx, task)
-    skips = min(map(len, texts)) - n > TRAILING
-    scores, at = [], 1
-    for s, (text, base) in enumerate(zip(texts, task.bases, strict=True)):
-        start = len(ctx.model.tokenizer.tokenize(base, parse_special=False)) if skips else n
-        first = at - 1 if s else 0
-        own = [first, *range(at, at + len(text) - n - 1)]
-        end = len(text) - (len(text) - start > 1)
-        part = slice(max(start - n, 0), end - n)
-        found = log_softmax(rows[own[part]], np.array(text[n:][part]))
-        scores.append(float(found.mean()))
-        at += len(text) - n
-    return scores
+    split = [_split(ctx, task) for task in tasks]
+    asked = (ScoreTask(a[:n], [[*a[n:], b[n]], b[n:]]) for n, (a, b) in split)
+    for task, (n, texts), (first, second) in zip(tasks, split, _score(ctx, asked), strict=True):
+        second[0] = first[-1]
+        skips = min(map(len, texts)) - n > TRAILING
+        scores = []
+        for text, base, values in zip(texts, task.bases, (first[:-1], second), strict=True):
+            start = len(ctx.model.tokenizer.tokenize(base, parse_special=False)) if skips else n
+            end = len(text) - (len(text) - start > 1)
+            scores.append(float(values[max(start - n, 0) : end - n].mean()))
+        yield scores

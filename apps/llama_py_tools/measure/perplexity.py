@@ -7,7 +7,8 @@ each window, then the final estimate.
 --kl-divergence-base FILE stores the model's predictions. --kl-divergence then compares another
 model's predictions for the same tokens. The file has llama-perplexity's format.
 
---hellaswag, --winogrande and --multiple-choice score tasks in llama-perplexity's formats.
+--hellaswag, --winogrande and --multiple-choice score tasks in llama-perplexity's formats. Tasks
+whose contexts have up to -b tokens in total are computed together.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ from llama_py_tools.command.escapes import ENCODING
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import RUN, CommonParams, FileParams, FormParams, SteeringParams
 from llama_py_tools.command.ranks import HostsParams
-from llama_py_tools.measure.choices import ChoiceParams, log_softmax, score_lines, select_tasks
+from llama_py_tools.measure.choices import (
+    ChoiceParams,
+    count_sequences,
+    log_softmax,
+    score_lines,
+    select_tasks,
+)
 from llama_py_tools.models import session
 
 if TYPE_CHECKING:
@@ -136,10 +143,9 @@ def _choose(args: argparse.Namespace) -> None:
     p, o = read(args, ChoiceParams), read(args, WindowParams)
     tasks = select_tasks(p, _data(read(args, TextParams)))
     model = session.open_model(args)
-    n_ctx, n_seqs = N_PARALLEL * o.n_ctx, max(len(task.texts) for task in tasks)
-    ctx = session.open_context(
-        args, model, n_ctx=n_ctx, n_batch=min(o.n_batch, n_ctx), n_seq_max=n_seqs, kv_unified=True
-    )
+    n_ctx, n_seqs = N_PARALLEL * o.n_ctx, count_sequences(model, tasks)
+    how = {"n_ctx": n_ctx, "n_batch": min(o.n_batch, n_ctx), "n_seq_max": n_seqs}
+    ctx = session.open_context(args, model, **how, kv_unified=True, cache_ram=0)
     for line in score_lines(ctx, p, tasks):
         session.write(line)
 
