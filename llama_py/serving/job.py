@@ -11,7 +11,9 @@ from time import monotonic
 from llama_py.batch.entries import MediaRows
 from llama_py.batch.prompts import Medium, MixedPrompt
 from llama_py.decoding.keep import KeepRule
+from llama_py.decoding.prefix_cache.tree import common
 from llama_py.serving.answer import Answer
+from llama_py.serving.known_scores import ScoredText
 from llama_py.serving.request import Event, Reason, Request
 
 log = logging.getLogger("llama_py")
@@ -29,6 +31,7 @@ class Job:
     n_counted  number of its cells that the metrics count
     n_held  number of ids in memory when it began
     n_scored  prompt tokens that are processed with logits, or need none
+    scored  its scores, for other prompts; None: they are not kept
     keep    rule of the context shift; None: the response ends when the context is full
     alone   compute its next step separately: the last one failed
     ends_at  monotonic time of its limit
@@ -41,6 +44,7 @@ class Job:
         prompt = answer.request.prompt
         self.media = dict(prompt.media) if isinstance(prompt, MixedPrompt) else {}
         self.n_held, self.n_scored = 0, answer.request.score_from - 1
+        self.scored: ScoredText | None = None
         self.images: Mapping[int, MediaRows] = {}
         self.n_counted = 0
         self.keep: KeepRule | None = None
@@ -98,6 +102,24 @@ class Job:
         """True if prompt tokens, except the last, must still be processed with logits."""
         request = self.request
         return request.prompt_logprobs is not None and self.n_scored < len(request.prompt) - 1
+
+    @property
+    def is_scored(self) -> bool:
+        """True if it has the scores of its prompt, and needs no more."""
+        return self.answer.is_score and not self.has_unscored and not self.request.alternatives
+
+    def most_reused(self, other: Job) -> int:
+        """Return the maximum number of ids that it can reuse from another job.
+
+        Scores are equal up to the first different token. The id before that token is computed
+        again, since its logits score a different token.
+        """
+        if not self.has_unscored:
+            return len(self.ids) - 1
+        theirs, n_top = other.scored, self.request.prompt_logprobs or 0
+        if self.request.score_from > 1 or theirs is None or theirs.n_top < n_top:
+            return self.n_scored
+        return common(other.ids, self.ids) - 1
 
     def cells(self, n: int) -> int:
         """Return the number of cells that the first n ids take."""

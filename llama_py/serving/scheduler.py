@@ -6,8 +6,6 @@ response, which keeps responses smooth while prompts are processed. One thread r
 from __future__ import annotations
 
 import logging
-from collections import Counter
-from collections.abc import Sequence
 from dataclasses import replace
 from time import monotonic, thread_time
 
@@ -18,27 +16,25 @@ from llama_py.batch import Batch
 from llama_py.batch.prompts import TooLong
 from llama_py.context import Context
 from llama_py.decoding.keep import KeepRule, keep_rule
-from llama_py.decoding.prefix_cache.tree import common
 from llama_py.decoding.scores import Score, max_rows, score_pending
 from llama_py.decoding.sequences import Sequences
 from llama_py.sampler.constraint import ConstraintEnded
 from llama_py.serving.adjacent_caches import AdjacentCaches
+from llama_py.serving.admission import Admission
 from llama_py.serving.answer import Answer
 from llama_py.serving.cells import make_cells, put_idle_away
-from llama_py.serving.client_turns import ClientTurns
-from llama_py.serving.image_prefill import ImagePrefill
+from llama_py.serving.image_prefill import ImageTurns
 from llama_py.serving.job import Job
+from llama_py.serving.known_scores import KnownScores, ScoredText
 from llama_py.serving.metrics import Metrics
 from llama_py.serving.prefill_budget import PrefillBudget
 from llama_py.serving.request import Event, Reason
-from llama_py.serving.slots import Slot, SlotInfo, choose_slot
+from llama_py.serving.slots import Slot, SlotInfo
 from llama_py.serving.step_batches import Busy, StepBatches, share_rows
 
 log = logging.getLogger("llama_py")
 
-N_SHARED = 32  # common prefix worth waiting for while another slot processes it
 WORTH = 64  # minimum tokens of a saved conversation: a copy takes a hundredth of computing it
-N_LOOKED_AT = 8  # jobs to check per slot; a job may overtake jobs that wait for a prefix or slot
 N_GRAPHS = 12, 48  # least and most cached graphs: steps differ in prompt tokens and in sequences
 N_SPARE = 4  # tokens of a full context that a context shift always discards (llama-server)
 
@@ -63,15 +59,16 @@ class Scheduler:
         ctx.runner.n_graphs = max(ctx.runner.n_graphs, N_GRAPHS[0], min(n_runs + 4, N_GRAPHS[1]))
         self._pace = PrefillBudget(ctx.cparams.n_batch, ctx.cparams.n_ubatch, n_piece)
         self._turns = StepBatches(self._pace, ctx.memory.allows_unequal_lengths)
-        self._client_slots = client_slots or ctx.cparams.n_seq_max
-        self._clients, self.caches = ClientTurns(), AdjacentCaches(ctx)
+        self.caches = AdjacentCaches(ctx)
         self.cache.worth = WORTH
         self.slots = [Slot(i) for i in range(ctx.cparams.n_seq_max)]
         self.waiting: list[Job] = []
+        most = client_slots or ctx.cparams.n_seq_max
+        self._admission = Admission(ctx, self.slots, self.waiting, self._turns.shares, most)
         self.loras: dict[Adapter, float] = {}
         self.metrics = Metrics()
-        self._sight: ImagePrefill | None = None  # image in progress
-        self._is_tight = False  # a job was preempted: start no job before another ends
+        self._images = ImageTurns(ctx, self._turns.find_payers, self._rows)
+        self._known = KnownScores()
 
     @property
     def busy(self) -> list[Busy]:
@@ -85,7 +82,8 @@ class Scheduler:
     def step(self) -> None:
         """End cancelled jobs, start waiting jobs in free slots, and compute a step."""
         self._sweep(waiting=True)
-        self._admit()
+        for slot, job in self._admission.admit(self.metrics.n_steps):
+            self._begin(slot, job)
         self._sweep()  # jobs that ended while they started
         if not (busy := self.busy):
             return
@@ -131,51 +129,6 @@ class Scheduler:
             if job.has_to_end(now):
                 self._end(slot, job.early_end)
 
-    def _admit(self) -> None:
-        if not self.waiting or len(self.busy) == len(self.slots):
-            return
-        n_slots = Counter(job.request.client for _, job in self.busy)
-        for job in self._clients.sort(self.waiting, n_slots)[: N_LOOKED_AT * len(self.slots)]:
-            free = [slot for slot in self.slots if slot.job is None]
-            if not free or (self._is_tight and len(free) < len(self.slots)):
-                return
-            client, start = job.request.client, thread_time()
-            owes = bool(n_slots) and self._turns.shares.owes_step(client)
-            if owes or n_slots[client] >= self._client_slots:
-                continue
-            slot = self._find_slot(job, free)
-            if slot is not None:
-                n_slots[client] += 1
-                self._clients.begin(client, self.waiting)
-                self.waiting.remove(job)
-                self._begin(slot, job)
-                self._turns.shares.charge(client, thread_time() - start)
-
-    def _find_slot(self, job: Job, free: Sequence[Slot]) -> Slot | None:
-        """Return the slot for a job; None if its slot is busy, or another slot is computing the
-        prompt's beginning."""
-        wanted = job.request.id_slot
-        if wanted >= 0:
-            return next((slot for slot in free if slot.id == wanted), None)
-        if self._is_coming(job):
-            return None
-        held = [self.cache.tokens(slot.id) for slot in free]
-        busy = [] if self.ctx.cparams.kv_unified else [slot.id for slot, _ in self.busy]
-        return choose_slot(free, held, job.ids, job.request.client, busy, self.metrics.n_steps)
-
-    def _is_coming(self, job: Job) -> bool:
-        if not job.request.cache_prompt:
-            return False
-        most = job.n_scored if job.has_unscored else len(job.ids) - 1
-        for slot, other in self.busy:
-            if not other.reads or other.request.loras != job.request.loras:
-                continue
-            n = min(common(other.ids, job.ids), most)
-            if n >= N_SHARED and n > len(other.ids) - other.reads:
-                self.cache.mark(slot.id, n)
-                return True
-        return False
-
     def _begin(self, slot: Slot, job: Job) -> None:
         request = job.request
         slot.job, slot.client = job, job.request.client
@@ -184,6 +137,7 @@ class Scheduler:
             self.ctx.set_adapters(loras, slot.id)
             n_beyond = job.cells(len(job.ids)) - len(job.ids)
             make_cells(self.ctx, self.slots, job.ids, slot, n_beyond)
+            scores = self._find_scores(slot, job)
             n = self._start(slot, job, afresh=not request.cache_prompt)
         except Exception as e:
             self._end(slot, "error", e)
@@ -193,7 +147,23 @@ class Scheduler:
             room = self.ctx.cparams.n_ctx_seq - job.cells(len(job.ids)) + 1  # no cell for the last
             job.answer.limit(2**31 if job.keep is not None else room)
             self.metrics.n_reused += job.cells(n)
-            self._tell(job, job.answer.place(slot.id, job.cells(n)))
+            self._tell(job, replace(job.answer.place(slot.id, job.cells(n)), scores=scores))
+            if job.is_scored:
+                self._end(slot, "length")
+
+    def _find_scores(self, slot: Slot, job: Job) -> tuple[Score, ...]:
+        """Note and return the scores of a prompt that another prompt has."""
+        request, kind = job.request, self.ctx.adapter_key(slot.id)
+        if request.score_from > 1 or not job.has_unscored or kind is None:
+            return ()
+        if not job.n_scored:
+            job.scored = ScoredText(kind, job.answer.ids, request.prompt_logprobs or 0)
+        if job.scored is None or job.scored.kind != kind or not request.cache_prompt:
+            return ()
+        scores = self._known.find(job.scored)[job.n_scored :]
+        job.n_scored += len(scores)
+        self._known.add(job.scored, scores)
+        return tuple(scores)
 
     def _start(self, slot: Slot, job: Job, afresh: bool = False, marked: bool = True) -> int:
         """Start a slot with the cached part of a job's ids, and return its length."""
@@ -211,7 +181,7 @@ class Scheduler:
         n = told.n_reused
         job.reads, job.n_held = len(job.ids) - n, n
         job.images, job.n_counted = self.sequences.images(slot.id), job.cells(n)
-        self._stop_seeing(job)
+        self._images.forget(job)
         self.look(slot)
         return n
 
@@ -238,14 +208,9 @@ class Scheduler:
 
     def _see(self) -> None:
         """Process a part of an image, of the first job that needs one."""
-        if self._sight is None:
-            seeing = [(slot, job) for slot, job in self.busy if job.medium is not None]
-            if not seeing:
-                return
-            self._sight = ImagePrefill(
-                self.ctx, *min(seeing, key=lambda one: one[1].id), self._rows
-            )
-        sight, start = self._sight, clock()
+        sight, start = self._images.choose(self.busy), clock()
+        if sight is None:
+            return
         slot, job = sight.slot, sight.job
         try:
             done = sight.step()
@@ -254,9 +219,10 @@ class Scheduler:
             return
         seconds = clock() - start
         self.metrics.prompt_seconds += seconds
+        self._turns.shares.charge(job.request.client, seconds)
         self.look(slot)
         if done:
-            self._sight = None
+            self._images.forget(job)
             if sight.rows is not None:
                 self.sequences.place(slot.id, sight.at, sight.rows)
             else:
@@ -264,11 +230,6 @@ class Scheduler:
                 job.reads -= sight.medium.n_pos
         self._count_prompt(job)
         self._tell(job, job.answer.read(job.n_done, seconds))
-
-    def _stop_seeing(self, job: Job) -> None:
-        """Forget the image in progress if it is this job's."""
-        if self._sight is not None and self._sight.job is job:
-            self._sight = None
 
     def _count_prompt(self, job: Job) -> None:
         """Count the prompt's cells that were computed since the last call."""
@@ -283,11 +244,11 @@ class Scheduler:
     def _score(self) -> None:
         """Process parts of prompts with all their logits, in one batch."""
         busy = [(slot, job) for slot, job in self.busy if job.has_unscored and not job.n_ahead]
+        most = min(self._rows(), max_rows(self.ctx.model.hparams.n_vocab))
+        wanted = share_rows(self._turns.find_payers(busy), most)
+        busy = [(slot, job) for slot, job in busy if slot.id in wanted]
         if not busy:
             return
-        most = min(self._rows(), max_rows(self.ctx.model.hparams.n_vocab))
-        wanted = share_rows(busy, most)
-        busy = [(slot, job) for slot, job in busy if slot.id in wanted]
         n_top = {slot.id: job.request.prompt_logprobs for slot, job in busy}
         start = clock()
         try:
@@ -297,6 +258,7 @@ class Scheduler:
             return
         seconds = clock() - start
         self.metrics.prompt_seconds += seconds
+        self._turns.charge(busy, {id: len(found) for id, found in scores.items()}, seconds)
         for slot, job in busy:
             self._note_scores(slot, job, scores.get(slot.id, ()), seconds)
 
@@ -307,14 +269,16 @@ class Scheduler:
         job.reads -= len(scores)
         self._count_prompt(job)
         job.n_scored, job.alone = job.pos, False
+        if job.scored is not None and not self._known.add(job.scored, scores):
+            job.scored = None
         self._tell(job, replace(job.answer.read(job.pos, seconds), scores=scores))
-        if job.answer.is_score and not job.has_unscored and not job.request.alternatives:
+        if job.is_scored:
             self._end(slot, "length")
 
     def _unread(self, busy: list[Busy], e: Exception) -> None:
         """Free cells after an error in the prompts of jobs, or find the job that causes it."""
         for _, job in busy:
-            self._stop_seeing(job)
+            self._images.forget(job)
         if not isinstance(e, ContextError):
             self._handle_failure(busy, e)
             return
@@ -443,7 +407,7 @@ class Scheduler:
             self._release(slot, job)
             self.cache.offload(slot.id)
             self.waiting.insert(0, job)
-            self._is_tight = True
+            self._admission.is_tight = True
         elif job.reads and not job.answer.n_gen:
             self._end(slot, "error", TooLong(job.cells(len(job.ids)), slot.n_held))
         else:
@@ -469,14 +433,14 @@ class Scheduler:
 
     def _release(self, slot: Slot, job: Job) -> None:
         """Free the slot and keep its sequence."""
-        self._stop_seeing(job)
+        self._images.forget(job)
         try:
             self.sequences.finish(slot.id, whole=False)
         except Exception:
             log.exception("slot %d: finishing its sequence failed, so the slot is cleared", slot.id)
             self.cache.invalidate(slot.id, 0)
         self.look(slot)
-        slot.job, slot.used, self._is_tight = None, self.metrics.n_steps, False
+        slot.job, slot.used, self._admission.is_tight = None, self.metrics.n_steps, False
 
     def _end(
         self,
@@ -490,6 +454,8 @@ class Scheduler:
         if (job := slot.job) is not None:
             self._release(slot, job)
             if spoiled:
+                if job.scored is not None:
+                    self._known.drop(job.scored)
                 self.cache.invalidate(slot.id, job.n_held)
                 self.look(slot)
             self._tell(job, replace(job.answer.end(reason, error), scores=scores))

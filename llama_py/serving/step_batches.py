@@ -94,6 +94,19 @@ class StepBatches:
             rest = {name: s + total - sampling.get(name, 0) for name, s in without.items()}
             self.shares.pay(rest, step + total)
 
+    def charge(self, busy: Sequence[Busy], pieces: Mapping[int, int], seconds: float) -> None:
+        """Charge each client for its prompt tokens in a batch without responses.
+
+        pieces  prompt tokens in the batch, by slot
+        """
+        n = sum(pieces.values())
+        for slot, job in busy:
+            self.shares.charge(job.request.client, seconds * pieces.get(slot.id, 0) / max(n, 1))
+
+    def find_payers(self, busy: Iterable[Busy]) -> list[Busy]:
+        """Return the jobs of clients without debts: their prompts may be processed."""
+        return [one for one in busy if not self.shares.owes(one[1].request.client)]
+
     def _joint(self, busy: Sequence[Busy], shortest: bool) -> Iterator[Group]:
         n_answers, budget = self.budget(busy)
         if budget >= self.pace.n_ubatch:  # whole ubatches, with responses and prompts
@@ -133,9 +146,8 @@ class StepBatches:
         """Return how many entries of each prompt to process, by slot, leaving n_kept at its end."""
         prompts = {
             slot.id: n
-            for slot, job in sorted(busy, key=lambda one: one[1].id)
-            if job.reads and not self.shares.owes(job.request.client)
-            if (n := min(job.n_ahead, job.n_left - n_kept))
+            for slot, job in sorted(self.find_payers(busy), key=lambda one: one[1].id)
+            if job.reads and (n := min(job.n_ahead, job.n_left - n_kept))
         }
         found = shares(budget, [*prompts.values()], shortest, whole)
         return {id: n for id, n in zip(prompts, found, strict=True) if n}

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from llama_py.serving import Request
 from llama_py_server.models.state import ModelState
 from llama_py_server.stream.replies import EACH_SLOT, running
 from tests.server.served import events, served
@@ -288,6 +289,42 @@ def test_many_prompts_neither_fill_the_queue_nor_are_refused() -> None:
         text = client.post("/completion", json={**body, "stream": True}).text
         assert events(text)[-1][1]["error"]["code"] == 400
         assert not running(state)  # all that was asked for is over
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_prompts_with_a_common_beginning_are_computed_once(
+    client: TestClient, state: ModelState, at_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The prompts of a request, and of requests one after another."""
+    start = f"{at_once} First Citizen: Before we proceed any further, hear me speak. " * 2
+    prompts = [state.tokenizer.tokenize(start + end) for end in ("speak", "KING", "our people")]
+    n = len(state.tokenizer.tokenize(start.strip()))
+    assert n > 32 and len({tuple(ids[:n]) for ids in prompts}) == 1
+    assert len({ids[n] for ids in prompts}) == 3
+    submit, marks = state.engine.submit, list[Any]()
+
+    def note(request: Request, *args: Any) -> Any:
+        marks.append(request.marks)
+        return submit(request, *args)
+
+    monkeypatch.setattr(state.engine, "submit", note)
+    before = state.engine.metrics().total.n_prompt
+    how = {"temperature": 0, "max_tokens": 1, "logprobs": 1, "echo": True}
+    sent = [prompts] if at_once else [[ids] for ids in prompts]
+    replies = [client.post("/v1/completions", json={**how, "prompt": ids}).json() for ids in sent]
+    choices = [choice for reply in replies for choice in reply["choices"]]
+    n_computed = state.engine.metrics().total.n_prompt - before
+    first, second, third = (len(ids) - n for ids in prompts)
+    assert marks == [[n - 1] if at_once else None] * 3
+    if at_once:
+        assert n_computed == n + first + 1 + second + 1 + third
+    else:  # this model has recurrent states, and the first prompt no mark
+        assert n_computed <= n + first + n + second + 1 + third
+    for ids, choice in zip(prompts, choices, strict=True):
+        rows = state.model.context(n_ctx=256).decode(ids, logits="all").astype(float)
+        rows -= np.log(np.exp(rows).sum(-1, keepdims=True))
+        wanted = [rows[i, id] for i, id in enumerate(ids[1:])]
+        assert choice["logprobs"]["token_logprobs"][1:-1] == pytest.approx(wanted, abs=5e-3)
 
 
 def test_requests_of_lm_eval(client: TestClient, state: ModelState) -> None:

@@ -94,7 +94,7 @@ def test_the_engine_knows_the_client_of_a_request(
 
 def test_a_limit_of_parallel_requests_is_one_of_slots() -> None:
     with served("-np", "4", "--client-parallel", "3") as (_, state):
-        assert state.engine._scheduler._client_slots == 3
+        assert state.engine._scheduler._admission._client_slots == 3
 
 
 def test_idle_clients_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -99,6 +100,14 @@ def stall(made: Engine, n: int = 0) -> threading.Event:
 
     ctx.decode = stalled  # type: ignore[method-assign]
     return go_on
+
+
+def note_charges(made: Engine) -> Counter[str]:
+    """Return the seconds charged to each client from now on; they are not owed."""
+    charged = Counter[str]()
+    shares = made._scheduler._turns.shares
+    shares.charge = lambda client, seconds: charged.update({client: seconds})  # type: ignore
+    return charged
 
 
 def ask(made: Engine, one: Request) -> Asked:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from llama_py.serving import Engine
+from llama_py.serving import Engine, scheduler
 from llama_py.serving.answer import Answer
 from llama_py.serving.client_shares import SHARE
 from llama_py.serving.job import Job
 from llama_py.serving.slots import Slot
-from tests.serving.engines import WAIT, Asked, alone, ask, engine, held, request, stall
+from tests.serving.engines import (
+    WAIT,
+    Asked,
+    alone,
+    ask,
+    ask_all,
+    engine,
+    held,
+    note_charges,
+    request,
+    stall,
+)
 from tests.support.live_models import tokens
 
 
@@ -112,3 +125,51 @@ def test_prompts_of_a_client_in_debt_wait() -> None:
         assert turns._pieces(busy, 0, 100, False, False) == {1: 3}
         turns.shares._debts = {"a": 0.1}
         assert turns._pieces(busy, 0, 100, False, False) == {}
+
+
+def test_clients_are_charged_for_scored_prompts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the tokens in the batch, whose time stands still elsewhere."""
+    now, score = [0.0], scheduler.score_pending
+
+    def take_long(*args: Any) -> Any:
+        now[0] += 100
+        return score(*args)
+
+    monkeypatch.setattr(scheduler, "clock", lambda: now[0])
+    monkeypatch.setattr(scheduler, "score_pending", take_long)
+    with engine("llama-dense") as made:
+        charged = note_charges(made)
+        prompts = {"a": tokens(11, 1), "b": tokens(31, 2), "c": [5]}
+        asked = [request(ids, 0, prompt_logprobs=0, client=name) for name, ids in prompts.items()]
+        ask_all(made, asked)
+    assert now[0] == 100
+    assert [charged[name] for name in "abc"] == pytest.approx([25, 75, 0], abs=5)
+
+
+@pytest.mark.parametrize("name", ["llama-dense", "qwen35-dense"])
+def test_scored_prompts_of_a_client_in_debt_wait(name: str) -> None:
+    """Until the responses of others have paid, or ended."""
+    seen: list[int] = []
+    with engine(name) as made:
+        shares = made._scheduler._turns.shares
+        note_charges(made)  # only this client owes
+        shares.owes = lambda client: client == "a" and shares.share > 0  # type: ignore[method-assign]
+        go_on = stall(made)
+        first = ask(made, request([1], 8, client="c"))
+        first.until(0)
+        other = Asked()
+
+        class Noting(Asked):
+            def __call__(self, event: Any) -> None:
+                seen.extend(len(other.tokens) for _ in event.scores)
+                super().__call__(event)
+
+        scored = Noting()
+        with made._changed:
+            how = {"prompt_logprobs": 0, "client": "a"}
+            scored.handle = made.submit(request(tokens(20), 0, **how), scored)
+            other.handle = made.submit(request(tokens(5, 1), 30, client="b"), other)
+        go_on.set()
+        assert [one.end().finish_reason for one in (first, other, scored)] == ["length"] * 3
+    assert seen == [30] * 19
+    assert other.tokens == alone(name, tokens(5, 1), 30)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,26 @@ from llama_py.batch import F32, Batch, Wanted
 from llama_py.context import Context
 from llama_py.decoding.prefix_cache.tree import common
 from llama_py.params.speculative import SpeculativeParams
-from llama_py.serving import TooLong
-from llama_py.serving.image_prefill import ImagePrefill
+from llama_py.serving import TooLong, scheduler
+from llama_py.serving.answer import Answer
+from llama_py.serving.image_prefill import ImagePrefill, ImageTurns
+from llama_py.serving.job import Job
+from llama_py.serving.slots import Slot
+from llama_py.serving.step_batches import Busy
 from llama_py.text.generate import stream
 from llama_py.vision import ImageEncoder
 from llama_py.vision.prompt import ImagePrompt, Picture
-from tests.serving.engines import Asked, alone, as_given, ask, ask_all, engine, request, stall
+from tests.serving.engines import (
+    Asked,
+    alone,
+    as_given,
+    ask,
+    ask_all,
+    engine,
+    note_charges,
+    request,
+    stall,
+)
 from tests.support.eyes import HYBRID, picture, seeing
 from tests.support.live_models import EXACT, nmse, tokens
 
@@ -369,3 +383,75 @@ def test_a_saved_sequence_has_its_image(
             made.restore_slot(0, tmp_path / "saved").result()
         one = ask(made, request(tokens(20)))
         assert one.end().error is None and one.tokens == alone(model, tokens(20))
+
+
+def test_clients_are_charged_for_images(models: Models, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the encoder's parts, whose time stands still elsewhere."""
+    model, now = models("pixtral"), [0.0]
+
+    def take_long(self: ImagePrefill) -> bool:
+        now[0] += 100
+        return step(self)
+
+    monkeypatch.setattr(scheduler, "clock", lambda: now[0])
+    monkeypatch.setattr(ImagePrefill, "step", take_long)
+    with engine(model, **LARGE) as made:
+        charged = note_charges(made)
+        ids = model.build_image_prompt("a<__media__>b", [picture(1)])
+        ask_all(made, [request(ids, 4, client="a"), request(tokens(5), 4, client="b")])
+    assert now[0] >= 100 and charged["a"] == pytest.approx(now[0], abs=20)
+    assert charged["b"] < 20
+
+
+@pytest.mark.parametrize("kind", ["gemma3", "pixtral"])
+def test_images_of_a_client_in_debt_wait(
+    models: Models, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, seen, text = models(kind), list[int](), Asked()
+
+    def note(self: ImagePrefill) -> bool:
+        seen.append(len(text.tokens))
+        return step(self)
+
+    monkeypatch.setattr(ImagePrefill, "step", note)
+    ids = model.build_image_prompt("a<__media__>b", [picture(1)])
+    with engine(model, **LARGE) as made:
+        shares = made._scheduler._turns.shares
+        note_charges(made)  # only this client owes
+        shares.owes = lambda client: client == "a" and shares.share > 0  # type: ignore[method-assign]
+        go_on = stall(made)
+        first = ask(made, request([1], 8, client="c"))
+        first.until(0)
+        with made._changed:
+            image = ask(made, request(ids, 4, client="a"))
+            text.handle = made.submit(request(tokens(5), 30, client="b"), text)
+        go_on.set()
+        assert [one.end().finish_reason for one in (first, text, image)] == ["length"] * 3
+    assert seen and {*seen} == {30}
+    assert image.tokens == alone(model, ids, 4, **LARGE)
+
+
+def test_a_client_in_debt_does_not_keep_the_encoder(models: Models) -> None:
+    model, owing = models("pixtral"), set[str]()
+    ids = model.build_image_prompt("a<__media__>b", [picture(1)])
+    jobs = [
+        Job(i, Answer(request(ids, client=name), model), lambda event: None)
+        for i, name in enumerate("ab")
+    ]
+    busy = [(Slot(job.id), job) for job in jobs]
+
+    def find_payers(given: Iterable[Busy]) -> list[Busy]:
+        return [one for one in given if one[1].request.client not in owing]
+
+    turns = ImageTurns(Context(model, **EXACT), find_payers, lambda: 8)
+    owing = {"a"}
+    assert turns.choose(busy[:1]) is None
+    owing = set()
+    current = turns.choose(busy)
+    assert current is not None and current.job is jobs[0]
+    owing = {"a"}
+    assert turns.choose(busy[:1]) is None and turns.choose(busy) is current
+    turns.forget(jobs[0])
+    following = turns.choose(busy)
+    assert following is not None and following.job is jobs[1]
+    assert turns.choose([]) is None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ggml_py.errors import ContextError
+from llama_py.serving.common_marks import mark_beginnings
 from tests.serving.engines import WAIT, alone, ask, ask_all, engine, request
 from tests.support.adapters import matrices, pairs, write_adapter
 from tests.support.live_models import made as weights
@@ -71,6 +73,31 @@ def test_more_conversations_than_slots(name: str) -> None:
                 if turn == 3:
                     assert one.tokens == alone(name, texts[i], 5)
                 texts[i] = [*texts[i], *one.tokens, *tokens(3, 50 + 6 * turn + i)]
+
+
+def test_marks_of_prompts_with_common_beginnings() -> None:
+    """Each prompt is marked where others diverge from it, if that is worth it."""
+    stem, other = tokens(40, 1), tokens(50, 2)
+    first, second = [*stem, 1, *other], [*stem, 2, 7]
+    prompts = [[*first, 3], [5, 6], [*first, 4], second, [*stem[:20], 9], second]
+    found = mark_beginnings([request(ids) for ids in prompts])
+    assert found == [[40, 91], None, [40, 91], [40, 41, 42], None, [40, 41, 42]]
+    found = mark_beginnings([request(ids, 0, prompt_logprobs=0) for ids in prompts])
+    assert found == [[39, 90], None, [39, 90], [39, 41], None, [39, 41]]
+    assert mark_beginnings([request([1])]) == [None] and mark_beginnings([]) == []
+
+
+@pytest.mark.parametrize("n_top", [None, 0])
+@pytest.mark.parametrize("name", KINDS)
+def test_marks_are_continued_after_the_first_prompt_has_ended(name: str, n_top: int | None) -> None:
+    prompts = [[*PREFIX, *tokens(5 + i, 50 + i)] for i in range(3)]
+    asked = [request(ids, 1, prompt_logprobs=n_top) for ids in prompts]
+    asked = [replace(one, marks=m) for one, m in zip(asked, mark_beginnings(asked), strict=True)]
+    with engine(name, kv_unified=True, checkpoint_min_step=0) as made:
+        for one in asked:
+            assert ask(made, one).end().error is None
+        n_again = 0 if n_top is None else 2
+        assert made.metrics().total.n_prompt == 70 + 5 + 6 + 7 + n_again
 
 
 def test_without_cache_prompt_all_is_computed() -> None:

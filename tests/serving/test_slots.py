@@ -49,6 +49,6 @@ def test_the_scheduler_fills_gaps() -> None:
             )
             free = [slot for slot in scheduler.slots if slot.id not in (1, 3)]
             scheduler.slots[1].job = scheduler.slots[3].job = busy
-            found = scheduler._find_slot(new, free)
+            found = scheduler._admission.find_slot(new, free)
             scheduler.slots[1].job = scheduler.slots[3].job = None
             assert found is not None and found.id == expected

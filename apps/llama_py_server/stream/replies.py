@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary, WeakSet
 
 from llama_py.serving import Busy, Event, Handle, Timings
+from llama_py.serving.common_marks import mark_beginnings
 from llama_py_server.schema.completion import with_params
 from llama_py_server.stream.reply import Change, Reply
 from llama_py_server.wire.errors import HTTPError, as_http_error
@@ -59,6 +60,8 @@ class PendingReplies:
             for j in range(delivery.n_cmpl)
         ]
         self._todo, self._left = deque(self.replies), len(self.replies)
+        self._requests = requests
+        self._marks: list[list[int] | None] = []  # of each request, once they are known
         self._asking: asyncio.Future[None] | None = None
         self._handles: dict[int, Handle] = {}  # of replies on their way, by their index
         self._is_cancelled = False
@@ -94,6 +97,7 @@ class PendingReplies:
     def _submit(self) -> None:
         """Submit requests, in a thread since preparing one (a grammar) may take long."""
         client = "" if self._client is None else self._client.name
+        self._marks = self._marks or mark_beginnings(self._requests)
         try:
             while self._todo and not self._is_cancelled:
                 if self._n_running >= EACH_SLOT * self.state.engine.n_slots:
@@ -103,8 +107,9 @@ class PendingReplies:
                     self._todo.popleft()
                     self._tell(reply, Event(reply.timings, finish_reason="length"))
                     continue
+                marks = self._marks[reply.index // self.delivery.n_cmpl] or reply.request.marks
                 try:
-                    request = replace(reply.request, client=client)
+                    request = replace(reply.request, client=client, marks=marks)
                     handle = self.state.engine.submit(request, partial(self._tell, reply))
                 except Busy:
                     if self._n_running:
