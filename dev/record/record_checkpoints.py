@@ -5,11 +5,12 @@
     python -m dev.compare.transformers_side LLAMA_CPP OUT [NAME ...]
     python -m dev.record.record_checkpoints LLAMA_CPP OUT [NAME ...]
     python -m dev.record.record_checkpoints LLAMA_CPP adapters NAME ...
+    python -m dev.record.record_checkpoints LLAMA_CPP whole
 
 The first command makes the models of transformers in OUT. The second takes their configurations and
 tensor names, converts models with other weights (tiny_checkpoints.py), and replaces the entries of
-these names. The third records adapters of these models. LLAMA_CPP is a folder with llama.cpp's
-source.
+these names. The third records adapters of these models, the fourth whole files
+(whole_checkpoints.py). LLAMA_CPP is a folder with llama.cpp's source.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ import struct
 import subprocess
 import sys
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from dev.compare.transformers_side import convert
 from dev.record.tiny_checkpoints import FILE, read_records, write_adapter, write_folder
+from dev.record.whole_checkpoints import PRE, WHOLE, write_whole
 
 
 def main(llama_cpp: str, out: str, *names: str) -> int:
@@ -37,6 +40,8 @@ def main(llama_cpp: str, out: str, *names: str) -> int:
         return _write(
             entries | {f"lora-{name}": _adapter(llama_cpp, entries[name], name) for name in names}
         )
+    if out == "whole":
+        return _write(entries | {f"whole-{name}": _whole(name) for name in WHOLE})
     for name in names or sorted(p.parent.name for p in Path(out).glob("*/config.json")):
         folder = Path(out) / name
         config, tensors = json.loads((folder / "config.json").read_text()), _names(folder)
@@ -64,6 +69,21 @@ def _adapter(llama_cpp: str, base: dict[str, Any], name: str) -> dict[str, Any]:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
     print("lora", name, digest[:12], flush=True)
     return {"base": name, "sha256": digest}
+
+
+def _whole(name: str) -> dict[str, Any]:
+    """Return the record of a file with a vocabulary."""
+    base, registered = import_module("conversion.base"), import_module("conversion")
+    types = import_module("convert_hf_to_gguf").gguf.LlamaFileType
+    base.TextModel.get_vocab_base_pre = lambda self, tokenizer: PRE
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, file = write_whole(name, Path(temporary)), Path(temporary) / "out.gguf"
+        hparams = base.ModelBase.load_hparams(folder, False)
+        arch = registered.get_model_architecture(hparams, registered.ModelType.TEXT)
+        registered.get_model_class(arch)(folder, types.GUESSED, file).write()
+        digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    print("whole", name, digest[:12], flush=True)
+    return {"whole": name, "sha256": digest}
 
 
 def _write(entries: dict[str, Any]) -> int:

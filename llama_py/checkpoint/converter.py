@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
@@ -87,7 +86,9 @@ class Converter:
         stored = {name: t for name, t in selected if name is not None}
         file_type, type = self.choose_type(stored)
         made = list[NewTensor]()
-        for name, array in chain(self.extra(), stored.items()):
+        for name, values in self.extra():
+            made.append(NewTensor(name, choose_type(name, values, type), values))
+        for name, array in stored.items():
             if name.endswith(UNUSED):
                 continue
             for new, values in self.tensors(name, array, find_layer(name)):
@@ -138,7 +139,7 @@ class Converter:
         return name
 
     def extra(self) -> Iterator[tuple[str, LazyArray]]:
-        """Yield tensors that are not stored, such as frequency factors."""
+        """Yield tensors of the file that are not stored, such as frequency factors."""
         yield from ()
 
     def tensors(

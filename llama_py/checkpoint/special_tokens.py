@@ -232,6 +232,16 @@ class SpecialTokens:
         self.set(role, id)
 
 
+def special_texts(folder: CheckpointFolder) -> list[str]:
+    """Return the texts of tokens that have a role in tokenizer_config.json."""
+    config = {**folder.json("special_tokens_map.json"), **folder.json("tokenizer_config.json")}
+    more = (config.get(key) for key in ("additional_special_tokens", "extra_special_tokens"))
+    entries = [config.get(f"{role}_token") for role in ROLES]
+    entries += [entry for listed in more if isinstance(listed, list) for entry in listed]
+    texts = (entry.get("content") if isinstance(entry, dict) else entry for entry in entries)
+    return list(dict.fromkeys(text for text in texts if isinstance(text, str)))
+
+
 def _special(part: Any) -> str | None:
     found = part.get("SpecialToken", {}).get("id") if isinstance(part, dict) else None
     return found if isinstance(found, str) else None

@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.folder import CheckpointFolder
@@ -22,7 +22,7 @@ from llama_py.checkpoint.sentencepiece import (
     USER_DEFINED,
     read_sentencepiece,
 )
-from llama_py.checkpoint.special_tokens import SpecialTokens
+from llama_py.checkpoint.special_tokens import SpecialTokens, special_texts
 
 PRE_TOKENIZERS = Path(__file__).parents[1] / "data" / "pre_tokenizers.txt"
 SPACE = "\u2581"  # SentencePiece's sign of a space
@@ -80,11 +80,11 @@ class Vocabulary:
 
     def tokens_of_json(self, pre: str | None = None) -> tuple[list[str], list[int], str]:
         """Return the tokens of tokenizer.json, their types, and the pre-tokenizer's name."""
-        tokenizer = self.tokenizer()
+        tokenizer, named = self.tokenizer(), special_texts(self.folder)
         ids = tokenizer.get_vocab(with_added_tokens=True)
         n_vocab = self._check_size(max(ids.values(), default=-1) + 1, len(ids))
         texts, added = {id: text for text, id in ids.items()}, tokenizer.get_added_tokens_decoder()
-        pre = self.pre or pre or pre_tokenizer(self.folder.path, tokenizer)
+        pre = self.pre or pre or pre_tokenizer(self.folder, tokenizer)
         tokens, types = list[str](), list[int]()
         for id in range(n_vocab):
             text, token = texts.get(id, f"[PAD{id}]"), added.get(id)
@@ -93,7 +93,7 @@ class Vocabulary:
                 if not token.normalized:
                     own = tokenizer.encode(text, add_special_tokens=False).ids
                     text = tokenizer.decode(own, skip_special_tokens=False)
-                is_special = token.special or looks_special(text)
+                is_special = token.special or token.content in named or looks_special(text)
                 type = CONTROL if is_special else USER_DEFINED
                 text = text if is_special else text.replace(SPACE, " ")
             tokens.append(text)
@@ -101,7 +101,8 @@ class Vocabulary:
         return tokens, types, pre
 
     def tokenizer(self) -> Tokenizer:
-        """Return the tokenizer of tokenizer.json.
+        """Return the tokenizer of tokenizer.json, with special tokens that only
+        tokenizer_config.json has, as transformers adds them.
 
         Raises ModelError if it is missing or invalid.
         """
@@ -110,9 +111,13 @@ class Vocabulary:
         if text is None:
             raise ModelError(f"{path}: no such file; download the tokenizer's files as well")
         try:
-            return Tokenizer.from_str(text)
+            found = Tokenizer.from_str(text)
         except Exception as e:  # the library raises only Exception
             raise ModelError(f"{path}: not a tokenizer: {e}") from None
+        added = {token.content for token in found.get_added_tokens_decoder().values()}
+        missing = [text for text in special_texts(self.folder) if text not in added]
+        found.add_special_tokens([AddedToken(text, special=True) for text in missing])
+        return found
 
     def sentencepiece(self) -> SpecialTokens:
         """Write the vocabulary of tokenizer.model (_set_vocab_sentencepiece)."""
@@ -202,16 +207,22 @@ class Vocabulary:
         self.out.array("tokenizer.ggml.token_type", types)
 
 
-def pre_tokenizer(folder: Path, tokenizer: Tokenizer) -> str:
+def pre_tokenizer(folder: CheckpointFolder, tokenizer: Tokenizer) -> str:
     """Return the name of a pre-tokenizer by the ids of a text.
 
     Raises ModelError if llama.cpp's converter does not know these ids.
     """
-    digest = sha256(str(tokenizer.encode(PROBE).ids).encode()).hexdigest()
-    name = _names_by_digest().get(digest)
+    plain = tokenizer.encode(PROBE, add_special_tokens=False).ids
+    special = SpecialTokens(folder).ids
+    starts, ends = ([[], [special[role]] if role in special else []] for role in ("bos", "eos"))
+    # A tokenizer of transformers adds bos and eos by settings of tokenizer_config.json as well.
+    possible = [tokenizer.encode(PROBE).ids, *([*a, *plain, *z] for z in ends for a in starts)]
+    digests = [sha256(str(ids).encode()).hexdigest() for ids in possible]
+    known = _names_by_digest()
+    name = next((known[digest] for digest in digests if digest in known), None)
     if name is None:
         raise ModelError(
-            f"{folder}: its pre-tokenizer is not known (ids of the test text: {digest}); "
+            f"{folder.path}: its pre-tokenizer is not known (ids of the test text: {digests[0]}); "
             "give its name: --pre NAME"
         )
     return name

@@ -25,17 +25,17 @@ from ggml_py.errors import ModelError
 from ggml_py.types import BY_NAME
 from llama_py.checkpoint.adapter import plan_adapter
 from llama_py.checkpoint.convert import convert, plan
-from llama_py.checkpoint.converter import ConvertOptions
+from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.floats import from_bits, to_bytes
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.model_name import size_label, split_name, title
 from llama_py.checkpoint.models import converter, converters
 from llama_py.checkpoint.open import open_checkpoint
-from llama_py.checkpoint.output import pieces
+from llama_py.checkpoint.output import NewTensor, pieces
 from llama_py.checkpoint.safetensors import read_safetensors
 from llama_py.gguf.file import GGUFFile
 
-RECORDED = {name: one for name, one in read_records().items() if "base" not in one}
+RECORDED = {name: one for name, one in read_records().items() if "config" in one}
 ADAPTERS = {name: one for name, one in read_records().items() if "base" in one}
 LLAMA = "llama"
 
@@ -48,6 +48,12 @@ def write_tiny(name: str, where: Path) -> Path:
 
 def convert_plain(folder: Path, **options: Any) -> bytes:
     """Return the file that the judge makes: in F32, without drafting layers and tokens."""
+    chosen, tensors = plan_plain(folder, **options)
+    return b"".join(pieces(chosen.out.stored, tensors))
+
+
+def plan_plain(folder: Path, **options: Any) -> tuple[Converter, list[NewTensor]]:
+    """Return the converter and the tensors of that file."""
     checkpoint = CheckpointFolder(folder)
     kind = converter(checkpoint.model_name)
 
@@ -58,8 +64,7 @@ def convert_plain(folder: Path, **options: Any) -> bytes:
 
     plain = type("Plain", (kind,), {"vocabulary": vocabulary, "classes": ()})
     chosen = plain(checkpoint, ConvertOptions(**{"outtype": "f32", "nextn": False} | options))
-    tensors = chosen.convert()
-    return b"".join(pieces(chosen.out.stored, tensors))
+    return chosen, chosen.convert()
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -130,6 +135,20 @@ def test_refused_adapters(tmp_path: Path) -> None:
 def test_all_classes_have_different_names() -> None:
     names = [name for kind in {*converters().values()} for name in kind.classes]
     assert len(names) == len({*names}) == len(converters())
+
+
+def test_factors_of_frequencies(tmp_path: Path) -> None:
+    """Llama 3.1 has factors by wavelength: 1 for short ones, `factor` for long ones."""
+    folder, rope = write_tiny(LLAMA, tmp_path), {"rope_type": "llama3", "rope_theta": 500000.0}
+    rope |= {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    rope |= {"original_max_position_embeddings": 64}
+    config = {**RECORDED[LLAMA]["config"], "rope_parameters": rope}
+    (folder / "config.json").write_text(json.dumps(config))
+    _, tensors = plan_plain(folder)
+    assert tensors[0].name == "rope_freqs.weight"
+    factors = tensors[0].array.read()
+    assert factors[0] == 1 and factors[-1] == 8 and (np.diff(factors) >= 0).all()
+    assert 1 < factors[1] < 8
 
 
 def test_types(tmp_path: Path) -> None:

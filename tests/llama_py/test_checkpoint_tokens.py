@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
+from dev.record.tiny_checkpoints import read_records
+from dev.record.whole_checkpoints import PRE, WHOLE, bpe, write_whole
 from ggml_py.errors import ModelError
+from llama_py.checkpoint.convert import convert
+from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.keys import KeyValues
 from llama_py.checkpoint.sentencepiece import read_sentencepiece
 from llama_py.checkpoint.special_tokens import SpecialTokens
 from llama_py.checkpoint.vocabulary import PROBE, Vocabulary
-
-TEXT = ["the cat sat on the mat", "I've 333 cats", "привет, мир"]
 
 
 def folder(path: Path, **files: Any) -> CheckpointFolder:
@@ -27,22 +29,6 @@ def folder(path: Path, **files: Any) -> CheckpointFolder:
     for name, content in files.items():
         (path / f"{name}.json").write_text(json.dumps(content))
     return CheckpointFolder(path)
-
-
-def bpe() -> dict[str, Any]:
-    """Return a byte-level BPE with added tokens, as tokenizer.json."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    made.train_from_iterator(
-        TEXT, trainers.BpeTrainer(vocab_size=270, initial_alphabet=alphabet, show_progress=False)
-    )
-    made.add_special_tokens([AddedToken("<|end|>", special=True)])
-    made.add_tokens([AddedToken("<tool>", normalized=False), AddedToken("<|odd|>")])
-    made.post_processor = processors.ByteLevel()
-    found: dict[str, Any] = json.loads(made.to_str())
-    return found
 
 
 def keys(out: KeyValues, path: Path) -> dict[str, Any]:
@@ -55,6 +41,14 @@ def keys(out: KeyValues, path: Path) -> dict[str, Any]:
         return {k: file.metadata[k] for k in file.metadata}
 
 
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_whole_file_equals_that_of_llama_cpp(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("yaml", reason="needs '.[convert]'")
+    convert(write_whole(name, tmp_path), tmp_path / "out.gguf", ConvertOptions(pre=PRE))
+    digest = hashlib.sha256((tmp_path / "out.gguf").read_bytes()).hexdigest()
+    assert digest == read_records()[f"whole-{name}"]["sha256"]
+
+
 def test_bpe(tmp_path: Path) -> None:
     config = {"eos_token": "<|end|>", "bos_token": None, "chat_template": "{{ messages }}"}
     given = folder(tmp_path / "a", tokenizer=bpe(), tokenizer_config=config)
@@ -64,13 +58,23 @@ def test_bpe(tmp_path: Path) -> None:
     tokens, types = found["tokenizer.ggml.tokens"], [*found["tokenizer.ggml.token_type"]]
     n = len(bpe()["model"]["vocab"])
     assert len(tokens) == len(types) == 300
-    assert tokens[n : n + 4] == ["<|end|>", "<tool>", "<|odd|>", f"[PAD{n + 3}]"]
-    assert types[:n] == [1] * n and types[n:] == [3, 4, 3] + [5] * (300 - n - 3)
+    assert tokens[n : n + 4] == ["<|end|>", "<tool>", "<|odd|>", "<|endoftext|>"]
+    assert types[:n] == [1] * n and types[n:] == [3, 4, 3, 3] + [5] * (300 - n - 4)
     assert found["tokenizer.ggml.model"] == "gpt2" and found["tokenizer.ggml.pre"] == "qwen2"
     assert found["tokenizer.ggml.eos_token_id"] == n
     assert found["tokenizer.ggml.add_bos_token"] is False
     assert found["tokenizer.chat_template"] == "{{ messages }}"
     assert len(found["tokenizer.ggml.merges"]) == len(bpe()["model"]["merges"])
+
+
+def test_tokens_with_roles_are_special(tmp_path: Path) -> None:
+    """A token of tokenizer_config.json is special, and is added if tokenizer.json lacks it."""
+    config = {"eos_token": {"content": "<tool>"}, "pad_token": "[PAD]"}
+    given = folder(tmp_path / "a", tokenizer=bpe(), tokenizer_config=config)
+    tokens, types, _ = Vocabulary(given, KeyValues("x"), 300, "qwen2").tokens_of_json()
+    n = len(bpe()["model"]["vocab"])
+    assert tokens[n : n + 5] == ["<|end|>", "<tool>", "<|odd|>", "<|endoftext|>", "[PAD]"]
+    assert types[n : n + 6] == [3, 3, 3, 3, 3, 5]
 
 
 def test_unknown_pre_tokenizer(tmp_path: Path) -> None:
