@@ -38,10 +38,11 @@ def main(llama_cpp: str, out: str, *names: str) -> int:
     entries = read_records() if FILE.exists() else {}
     if out == "adapters":
         return _write(
-            entries | {f"lora-{name}": _adapter(llama_cpp, entries[name], name) for name in names}
+            entries
+            | {f"lora-{name}": _record_adapter(llama_cpp, entries[name], name) for name in names}
         )
     if out == "whole":
-        return _write(entries | {f"whole-{name}": _whole(name) for name in WHOLE})
+        return _write(entries | {f"whole-{name}": _record_whole(name) for name in WHOLE})
     for name in names or sorted(p.parent.name for p in Path(out).glob("*/config.json")):
         folder = Path(out) / name
         config, tensors = json.loads((folder / "config.json").read_text()), _names(folder)
@@ -57,7 +58,7 @@ def main(llama_cpp: str, out: str, *names: str) -> int:
     return _write(entries)
 
 
-def _adapter(llama_cpp: str, base: dict[str, Any], name: str) -> dict[str, Any]:
+def _record_adapter(llama_cpp: str, base: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the record of an adapter of a recorded model."""
     with tempfile.TemporaryDirectory() as temporary:
         where = Path(temporary)
@@ -71,7 +72,7 @@ def _adapter(llama_cpp: str, base: dict[str, Any], name: str) -> dict[str, Any]:
     return {"base": name, "sha256": digest}
 
 
-def _whole(name: str) -> dict[str, Any]:
+def _record_whole(name: str) -> dict[str, Any]:
     """Return the record of a file with a vocabulary."""
     base, registered = import_module("conversion.base"), import_module("conversion")
     types = import_module("convert_hf_to_gguf").gguf.LlamaFileType
