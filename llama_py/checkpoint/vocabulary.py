@@ -223,7 +223,7 @@ def pre_tokenizer(folder: CheckpointFolder, tokenizer: Tokenizer) -> str:
     if name is None:
         raise ModelError(
             f"{folder.path}: its pre-tokenizer is not known (ids of the test text: {digests[0]}); "
-            "give its name: --pre NAME"
+            "convert it with its name: llama-py-gguf convert --pre NAME"
         )
     return name
 

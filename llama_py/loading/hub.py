@@ -14,6 +14,7 @@ from ggml_py.errors import ModelError
 
 USUAL = ("Q4_K_M", "Q8_0")  # llama.cpp's choice without a requested type
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
+CONFIG = "config.json"  # file that stands for a checkpoint, a folder that is converted
 _REACH_S = 10  # seconds until a silent Hub counts as unreachable
 _OTHERS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")  # parts of other names
 
@@ -28,7 +29,8 @@ def download_matching(
 ) -> str:
     """Return the path of a repository's model file (of its first shard), downloaded if needed.
 
-    filename   name or pattern of the file; None: Q4_K_M, Q8_0, or the first file
+    filename   name or pattern of the file; None: Q4_K_M, Q8_0, or the first file. Without GGUF
+               files, the folder of a checkpoint in safetensors
     others     names or patterns of other files to download
     local_dir  folder for the files; None: the library's cache, in cache_dir or its usual folder
 
@@ -43,9 +45,9 @@ def download_matching(
     path, *_ = [
         str(hub.hf_hub_download(repo_id, one, **where))
         for first in wanted
-        for one in list_shards(first, names)
+        for one in list_parts(first, names)
     ]
-    return path
+    return str(Path(path).parent) if name == CONFIG else path
 
 
 def import_hub(user: str) -> Any:
@@ -83,8 +85,10 @@ def _list_files(hub: Any, repo_id: str, cache_dir: str | PathLike[str] | None) -
 
 def choose_file(repo: str, names: Sequence[str], quant: str = "") -> str:
     """Return a repository's model file of a type; without a type, of a usual type, or the first
-    file. ModelError, with the repository's name, if it is missing."""
+    file, or CONFIG for a checkpoint. ModelError, with the repository's name, if it is missing."""
     models = [name for name in names if is_model(name)]
+    if not models and not quant and list_parts(CONFIG, names):
+        return CONFIG
     for tag in (quant,) if quant else USUAL:
         for name in models:
             if re.search(re.escape(tag) + "[.-]", name, re.IGNORECASE):
@@ -128,6 +132,21 @@ def is_part(name: str) -> bool:
 def _is_head(name: str) -> bool:
     shard = SHARD.search(name)
     return shard is None or int(shard[1]) == 1
+
+
+def list_parts(name: str, names: Sequence[str]) -> list[str]:
+    """Return all files of a model: its shards, or for CONFIG the files that a checkpoint's folder
+    needs, CONFIG first. Empty if there is no checkpoint."""
+    if name != CONFIG:
+        return list_shards(name, names)
+    top = [n for n in names if "/" not in n]
+    weights = [n for n in top if fnmatch(n, "model*.safetensors")]
+    if CONFIG not in top or not weights:
+        return []
+    texts = [n for n in top if n.endswith((".json", ".jinja", ".txt")) and n != CONFIG]
+    more = [n for n in top if n in ("README.md", "tokenizer.model")]
+    pooling = [n for n in names if fnmatch(n, "*_Pooling/config.json")]
+    return [CONFIG, *texts, *more, *pooling, *weights]
 
 
 def list_shards(name: str, names: Sequence[str]) -> list[str]:

@@ -100,8 +100,11 @@ class Lease(Generic[T]):
 
 
 def model_size(path: str | Path) -> int:
-    """Return the approximate bytes of a model: the size of its file, or of all shards."""
+    """Return the approximate bytes of a model: the size of its file, of all shards, or of the
+    weights in a checkpoint's folder."""
     path = Path(path)
+    if path.is_dir():
+        return sum(p.stat().st_size for p in path.glob("*.safetensors"))
     split = PART.search(path.name)
     others = path.parent.glob(f"*{split[1]}") if split else [path]
     stem = path.name[: split.start()] if split else ""

@@ -92,6 +92,24 @@ def test_which_file(repo: str, file: str, path: str, monkeypatch: pytest.MonkeyP
     assert len(asked) == (3 if "Q4_K_M" in path else 2)
 
 
+def test_a_checkpoint_is_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without GGUF files, the files of a checkpoint are downloaded; the path is their folder."""
+    names = [
+        "README.md", "config.json", "consolidated.safetensors", "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors", "model.safetensors.index.json", "onnx/model.onnx",
+        "pytorch_model.bin", "tokenizer.json", "1_Pooling/config.json",
+    ]  # fmt: skip
+    asked = made(monkeypatch, names=names).asked
+    assert hub.download_model(FileParams(hf_repo="u/m")) == "/"
+    assert {name for _, name, _ in asked[1:]} == {*names} - {
+        "consolidated.safetensors", "onnx/model.onnx", "pytorch_model.bin"
+    }  # fmt: skip
+    assert asked[1][1] == "config.json"
+    assert hub.download_vision_encoder(FileParams(hf_repo="u/m")) == ""
+    with pytest.raises(ModelError, match="no GGUF file of type Q8_0"):
+        hub.download_model(FileParams(hf_repo="u/m:Q8_0"))
+
+
 def test_the_encoder_beside_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
     names = (
         "m-Q8_0.gguf",

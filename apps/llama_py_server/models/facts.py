@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ggml_py.errors import GGMLError
-from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.file_types import FILE_TYPES, guess_type
+from llama_py.loading.open import open_model
 from llama_py.serving import model_size
 
 MAX_FILES = 1024  # cached files
@@ -67,7 +67,7 @@ def read_facts(path: str) -> FileFacts | None:
 
 @lru_cache(MAX_FILES)
 def _read(path: str, changed: int, size: int) -> FileFacts:
-    with GGUFFile.open(path) as file:
+    with open_model(path) as file:
         found = {key: to_json_value(v) for key, v in file.metadata.items() if not _is_list(v)}
         types = {name: info.type for name, info in file.tensors.items()}
         said = found.get("general.file_type")
@@ -129,7 +129,7 @@ def read_all(path: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     Raises:
         GGUFError: The file is invalid.
     """
-    with GGUFFile.open(path) as file:
+    with open_model(path) as file:
         metadata = {key: to_json_value(value) for key, value in file.metadata.items()}
         tensors = [
             {"name": name, "type": info.type.name, "shape": [*info.ne]}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ggml_py.errors import ModelError
 from llama_py.loading.hub import (
+    CONFIG,
     SHARD,
     choose_file,
     import_hub,
@@ -19,7 +20,7 @@ from llama_py.loading.hub import (
     is_part,
     join_names,
     list_files,
-    list_shards,
+    list_parts,
 )
 from llama_py_tools.command.logs import log
 
@@ -36,11 +37,11 @@ _TYPE = re.compile(
 
 
 def download_model(file: FileParams) -> str:
-    """Return the path of the model of -hf (of its first shard), downloaded if needed. ModelError
-    explains a failure in one line."""
+    """Return the path of the model of -hf (of its first shard, or the folder of a checkpoint),
+    downloaded if needed. ModelError explains a failure in one line."""
     file, name, names = _find_wanted(file)
-    first, *_ = [download_file(file, part) for part in list_shards(name, names)]
-    return first
+    first, *_ = [download_file(file, part) for part in list_parts(name, names)]
+    return str(Path(first).parent) if name == CONFIG else first
 
 
 def download_vision_encoder(file: FileParams) -> str:
@@ -114,7 +115,7 @@ def to_fetch(file: FileParams) -> tuple[str, dict[str, int]]:
         ),
     )
     sizes = {entry.path: entry.size for entry in tree if hasattr(entry, "size")}
-    wanted = [*list_shards(name, names), *([eyes] if eyes else [])]
+    wanted = [*list_parts(name, names), *([eyes] if eyes else [])]
     return _full_name(repo, name), {path: sizes.get(path, 0) for path in wanted}
 
 
