@@ -60,8 +60,9 @@ def app(
                 continue  # Vertex AI's path has the same name
             checked = _check_origin(_of_one(handler, pool), listen, method, handler)
             handles[method, path] = _report_errors(checked, ERRORS.get(handler, as_error))
+    model_tools = mcp.ModelTools(handles, pool)
     if listen.mcp_serve:
-        for method, handle in mcp.handles(handles, pool).items():
+        for method, handle in mcp.handles(model_tools).items():
             checked = _check_origin(handle, listen, method, handle)
             handles[method, mcp.PATH] = _report_errors(checked)
     for (method, path), handle in tools.handles(toolbox, listen).items():
@@ -97,7 +98,7 @@ def app(
     made = Starlette(
         routes=routes, middleware=middleware, exception_handlers=failed, lifespan=lifespan
     )
-    made.state.has_tools = toolbox.servers is not None
+    made.state.has_tools, made.state.model_tools = toolbox.servers is not None, model_tools
     made.state.ui, made.state.streams, made.state.clients = listen.ui, SavedStreams(), clients
     made.state.listen = listen
     made.state.served = [

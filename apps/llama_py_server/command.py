@@ -15,7 +15,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +66,7 @@ log = logging.getLogger("llama_py")
 TICK = 0.25  # seconds between searches for idle models and streams
 LEAVING = 0.4  # seconds until the process exits, after --timeout-stop
 CLOSING = 10.0  # seconds at the end for steps of abandoned answers
-_CONTROL = ("control_vector", "control_vector_scaled", "control_vector_layer_range")
+CONTROL = ("control_vector", "control_vector_scaled", "control_vector_layer_range")
 
 
 COMMON = (
@@ -98,7 +98,7 @@ def parser() -> OptionParser:
     p.add(GenerateParams, SamplingParams, DraftFileParams)
     p.add(McpParams, without=("mcp_allow",))
     p.add(CpuParams, FormParams, ModelParams)
-    p.add(SteeringParams, without=_CONTROL)
+    p.add(SteeringParams, without=CONTROL)
     p.add(HostsParams)
     return p
 
@@ -140,26 +140,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _command(args: argparse.Namespace) -> int:
-    try:
+    with explain_missing("the server"):
         from llama_py_server.app import app
         from llama_py_server.routes import vertex
         from llama_py_server.routes.tools import open_toolbox
         from llama_py_server.stream.replies import cut_all
         from llama_py_server.wire import work
         from llama_py_server.wire.listen import serve
-        from llama_py_server.wire.memory import return_freed_memory
-    except ModuleNotFoundError as e:
-        if e.name not in ("starlette", "uvicorn"):
-            raise
-        from ggml_py.machine.extras import install_hint
-
-        raise ModelError(f"the server needs {e.name}: {install_hint('server')}") from None
-    return_freed_memory()
-    logs.outlive_errors()
-    _fetch_preset(args)
+    pool, loader = open_pool(args)
     listen = read(args, ListenParams)
-    pool = build_model_pool(args, _loss() if n_started() > 1 else None)
-    loader = Loader(pool, listen.timeout_stop)
     with contextlib.closing(open_toolbox(read(args, McpParams))) as toolbox:
         made = app(pool, listen, loader.lifespan, toolbox)
         listen = replace(listen, port=vertex.port(listen.port))
@@ -169,6 +158,31 @@ def _command(args: argparse.Namespace) -> int:
     if loader.is_busy or work.is_busy():
         session.exit_now(stopped)
     return stopped
+
+
+@contextlib.contextmanager
+def explain_missing(what: str) -> Iterator[None]:
+    """Raise ModelError with the extra to install for a missing package. what: name of the
+    program"""
+    try:
+        yield
+    except ModuleNotFoundError as e:
+        if e.name not in ("starlette", "uvicorn"):
+            raise
+        from ggml_py.machine.extras import install_hint
+
+        raise ModelError(f"{what} needs {e.name}: {install_hint('server')}") from None
+
+
+def open_pool(args: argparse.Namespace) -> tuple[ModelPool, Loader]:
+    """Prepare this process for a server; return the pool of its models, and their loader."""
+    from llama_py_server.wire.memory import return_freed_memory
+
+    return_freed_memory()
+    logs.outlive_errors()
+    _fetch_preset(args)
+    pool = build_model_pool(args, _loss() if n_started() > 1 else None)
+    return pool, Loader(pool, read(args, ListenParams).timeout_stop)
 
 
 def _fetch_preset(args: argparse.Namespace) -> None:

@@ -42,6 +42,9 @@ COMMANDS = {
     "serve": Command(
         "llama_py_server.command", "serve a model over HTTP: serve [MODEL]", True, "serve"
     ),
+    "mcp": Command(
+        "llama_py_server.stdio", "serve a model to MCP clients over stdin: mcp [MODEL]", True
+    ),
     "pull": Command("llama_py_tools.models.pull", "download models: pull USER/MODEL[:TYPE]"),
     "list": Command("llama_py_tools.models.listing", "list models by short name"),
     "bench": Command("llama_py_tools.bench.bench", "measure speed: bench [MODEL]", True),

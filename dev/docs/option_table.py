@@ -18,7 +18,7 @@ from llama_py_tools.commands import COMMANDS
 
 WORDS = """
     run pull list cache warmup debug gguf graph bench imatrix embedding perplexity cvector-generator
-    serve test-backend-ops
+    serve mcp test-backend-ops
 """
 MODULES = [COMMANDS[word].load() for word in WORDS.split()]
 

@@ -130,6 +130,20 @@ def test_results_of_bad_servers(chat: Any, variant: str, line: str) -> None:
     assert line in shown.err and shown.out.strip() == "So it is."
 
 
+def test_a_server_that_is_started_again(chat: Any, tmp_path: Path) -> None:
+    """The user sees both events, and the model the error of the call."""
+    echo = '<tool_call>\n{"name": "echo", "arguments": {"text": "hello"}}\n</tool_call>'
+    file = tmp_path / "talk.json"
+    typed = ("What is it?", f"/save {file}")
+    shown = chat("exits", [SUM, echo, "So it is."], "--mcp-allow", "add,echo", typed=typed)
+    assert "error: MCP server 'small': it has ended" in shown.err
+    assert "warning: MCP server 'small' had ended; it was started again" in shown.err
+    assert "\n  hello\n" in shown.err and shown.out.strip() == "So it is."
+    results = [m["content"] for m in saved.load(file)[0] if m["role"] == "tool"]
+    assert results[0].startswith("error: MCP server 'small': it has ended")
+    assert results[1] == "hello"
+
+
 @pytest.mark.parametrize(
     ("variant", "line"),
     [

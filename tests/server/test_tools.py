@@ -81,6 +81,21 @@ def test_a_server_that_does_not_start(toolbox: Toolbox) -> None:
     assert failure.startswith("MCP server 'four': it has ended") and SECRET not in failure
 
 
+def test_a_server_that_is_started_again(state: ModelState, tmp_path: Path) -> None:
+    found = open_toolbox(McpParams(mcp=write(tmp_path, small="exits"), mcp_timeout=30.0))
+    try:
+        client = client_of(state, found)
+        ended = client.post("/tools/call", json=SUM).json()
+        assert ended["is_error"] and "it has ended" in ended["text"] and SECRET not in ended["text"]
+        body = {"name": "echo", "arguments": {"text": "hello"}}
+        again = client.post("/tools/call", json=body).json()
+        assert (again["text"], again["is_error"]) == ("hello", False)
+        assert again["notice"].startswith("MCP server 'small' had ended; it was started again")
+        assert client.post("/tools/call", json=body).json() == {"text": "hello", "is_error": False}
+    finally:
+        found.close()
+
+
 @pytest.mark.parametrize(
     ("address", "headers", "status"),
     [
@@ -207,6 +222,27 @@ def test_calls_in_a_browser(browser: Any, tmp_path: Path, monkeypatch: pytest.Mo
         page.until(lambda: page.seen("section.call b"))
         page.press("Stop")
         page.until(lambda: "stopped" in "".join(page.seen(".rate")))
+        assert not left and not page.driver.get_log("browser")
+
+
+def test_a_notice_of_a_server_that_is_started_again(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    echo = json.dumps({"name": "echo", "arguments": {"text": "hello"}})
+    left = use_script(monkeypatch, CALL, f"<tool_call>\n{echo}\n</tool_call>", "So it is.")
+    flags = ("--chat-template", template("Qwen-Qwen2.5-7B-Instruct"), "-n", "200", "-c", "4096")
+    with (
+        served("--mcp", write(tmp_path, small="exits"), *flags) as (client, _),
+        on_a_socket(client) as address,
+    ):
+        page = Page(browser, address)
+        page.new()
+        page.say("Repeat it.")
+        for name in ("add", "echo"):
+            page.until(lambda: page.seen("section.call b") == [name])  # noqa: B023
+            page.click(".consent button:first-child")
+        page.until(lambda: page.texts() and page.seen(".message .text")[-1] == "So it is.")
+        assert "it was started again" in page.seen(".notice")[0]
         assert not left and not page.driver.get_log("browser")
 
 

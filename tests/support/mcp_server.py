@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 ADD = {
@@ -74,7 +75,7 @@ def answer(variant: str, message: dict[str, Any]) -> Any:
 def call(variant: str, params: dict[str, Any]) -> Any:
     if variant == "silent":
         time.sleep(3600)
-    if variant == "exits":
+    if variant == "exits" and params["name"] == "add":
         print(f"no more, {os.environ.get('TOKEN', '')}", file=sys.stderr, flush=True)
         os._exit(3)
     if variant == "huge":
@@ -91,6 +92,10 @@ def call(variant: str, params: dict[str, Any]) -> Any:
 
 
 def main(variant: str) -> None:
+    if variant.startswith("once-"):  # it ends at a call, and then starts as the other variant
+        mark = Path(os.environ["MARK"])
+        variant = variant.removeprefix("once-") if mark.exists() else "exits"
+        mark.touch()
     if variant == "dead":
         print(f"cannot start with {os.environ.get('TOKEN', '')}", file=sys.stderr, flush=True)
         sys.exit(1)
@@ -107,6 +112,8 @@ def main(variant: str) -> None:
         else:
             reply["result"] = found
         print(json.dumps(reply), flush=True)
+        if variant == "leaves" and message["method"] == "tools/call":
+            return
 
 
 if __name__ == "__main__":

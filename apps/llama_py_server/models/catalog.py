@@ -15,7 +15,7 @@ from llama_py_server.models import preset
 from llama_py_server.models.model_pool import ModelEntry
 from llama_py_server.models.preset import ALL, Preset
 from llama_py_server.models.state import ModelRecord, ModelState
-from llama_py_server.params import ModelsParams
+from llama_py_server.params import ModelsParams, ServerParams
 from llama_py_tools.command.logs import log
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.generate import vision
@@ -43,7 +43,8 @@ def single(args: argparse.Namespace, opened: Open) -> ModelEntry:
     """Return the entry of the server's only model."""
     models = read(args, ModelsParams).model
     own = argparse.Namespace(**{**vars(args), "model": models[0] if models else ""})
-    return ModelEntry("", lambda record: opened(own, record))
+    embeds = read(args, ServerParams).embedding
+    return ModelEntry("", lambda record: opened(own, record), embeds=embeds)
 
 
 def entries(

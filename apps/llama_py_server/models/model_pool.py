@@ -32,7 +32,7 @@ class ModelEntry:
     kind          its origin: file, folder, cache or preset
     flags         its specific flags;  args  flags that clients may see
     hidden        /models does not list it;  at_start  it is loaded with the server
-    sees          it takes images
+    sees          it takes images;  embeds  it may return embeddings
     recipe        of a created model, see `llama_py_tools.models.created`
     keep          idle seconds until it is unloaded, by its last request of Ollama's API; negative:
                   it is not, None: the server's
@@ -50,6 +50,7 @@ class ModelEntry:
     hidden: bool = False
     at_start: bool = False
     sees: bool = False
+    embeds: bool = True
     recipe: Mapping[str, Any] = field(default_factory=dict)
     keep: float | None = None
     record: ModelRecord = field(default_factory=ModelRecord)
@@ -274,7 +275,7 @@ def status_name(info: ModelInfo) -> str:
 
 def holding(state: ModelState) -> ModelPool:
     """Return a pool of one model that is loaded already."""
-    pool = ModelPool([ModelEntry("", lambda _: state)])
+    pool = ModelPool([ModelEntry("", lambda _: state, embeds=state.params.embedding)])
     with pool.models.use(""):
         pool.ready = True
     return pool

@@ -1,13 +1,13 @@
-"""Route /mcp (--mcp-serve): the models as an MCP server over streamable HTTP.
+"""The models as tools of an MCP server: route /mcp (--mcp-serve), and `llama-py mcp` (stdio.py).
 
 Each tool is a request to another path of this server, with the same checks and limits. Requests
-have no session: each POST gets one JSON response.
+over HTTP have no session: each POST gets one JSON response.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
@@ -75,15 +75,79 @@ TOOLS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
 }
 
 
-def handles(known: Mapping[tuple[str, str], Handle], pool: ModelPool) -> dict[str, Handle]:
+class ModelTools:
+    """The tools, whose calls are requests to other paths of the server."""
+
+    def __init__(self, known: Mapping[tuple[str, str], Handle], pool: ModelPool) -> None:
+        self.pool = pool
+        self._handles = {name: known["POST", tool[0]] for name, tool in TOOLS.items()}
+
+    def build_server(self, request: Request, ready: Callable[[], Awaitable[None]]) -> Any:
+        """Return a server of the `mcp` package.
+
+        Args:
+            request: The request of the client, which the requests of calls repeat.
+            ready: Waits before a call until models can be used.
+        """
+        from mcp import types
+        from mcp.server.lowlevel import Server
+
+        async def list_tools(context: Any, params: Any) -> Any:
+            return types.ListToolsResult(tools=[types.Tool(**one) for one in self.describe()])
+
+        async def call_tool(context: Any, params: Any) -> Any:
+            await ready()
+            texts, is_error = await self._call(request, params.name, params.arguments or {})
+            content = [types.TextContent(type="text", text=text) for text in texts]
+            return types.CallToolResult(content=content, is_error=is_error)
+
+        return Server("llama-py", version=VERSION, on_list_tools=list_tools, on_call_tool=call_tool)
+
+    def describe(self) -> list[dict[str, Any]]:
+        """Return the tools as fields of `mcp.types.Tool`."""
+        pool, found = self.pool, []
+        for name, (_, about, required, others) in TOOLS.items():
+            if name == "embed" and not (pool.several or pool.single_entry.embeds):
+                continue
+            model, needed = {}, [*required]
+            if pool.several:
+                model = {"model": {"enum": sorted(pool.entries)[:MAX_NAMES]}}
+                needed.append("model")
+            schema = {
+                "type": "object",
+                "properties": {**required, **others, **model},
+                "required": needed,
+                "additionalProperties": False,
+            }
+            found.append({"name": name, "description": about, "input_schema": schema})
+        return found
+
+    async def _call(
+        self, request: Request, name: str, given: Mapping[str, Any]
+    ) -> tuple[list[str], bool]:
+        """Return the texts of a tool's result, and True for an error."""
+        known = {one["name"]: one["input_schema"]["properties"] for one in self.describe()}
+        if name not in known:
+            return [f"unknown tool {name!r}; known: {', '.join(known)}"], True
+        wrong = [key for key in given if key not in known[name]]
+        if wrong:
+            return [f"unknown argument {wrong[0]!r}; known: {', '.join(known[name])}"], True
+        defaults = {"max_tokens": MAX_TOKENS} if "max_tokens" in known[name] else {}
+        found = await ask(request, self._handles[name], {**defaults, **given})
+        error = found.get("error") if isinstance(found, dict) else None
+        if error is not None:
+            return [str(error.get("message", error))], True
+        return _texts(name, found), False
+
+
+def handles(tools: ModelTools) -> dict[str, Handle]:
     """Return the handlers of the path by method. ModelError without the package."""
     import_mcp("--mcp-serve")
-    by_tool = {name: known["POST", tool[0]] for name, tool in TOOLS.items()}
 
     async def post(request: Request) -> Response:
-        pool.check_ready()
+        tools.pool.check_ready()
         body = bytes(await read_body(request))
-        found = await unless_gone(request, _respond(request, body, by_tool, pool))
+        found = await unless_gone(request, _respond(request, body, tools))
         return GONE if found is None else found
 
     return {"POST": post, "GET": _refuse_method, "DELETE": _refuse_method}
@@ -94,27 +158,18 @@ async def _refuse_method(request: Request) -> Response:
     return Response(status_code=405, headers={"Allow": "POST"})
 
 
-async def _respond(
-    request: Request, body: bytes, by_tool: Mapping[str, Handle], pool: ModelPool
-) -> Response:
+async def _respond(request: Request, body: bytes, tools: ModelTools) -> Response:
     """Return the response of the `mcp` package to one message."""
-    from mcp import types
-    from mcp.server.lowlevel import Server
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    async def list_tools(context: Any, params: Any) -> Any:
-        return types.ListToolsResult(tools=[types.Tool(**one) for one in describe_tools(pool)])
+    async def ready() -> None:
+        tools.pool.check_ready()
 
-    async def call_tool(context: Any, params: Any) -> Any:
-        texts, is_error = await _call(request, by_tool, pool, params.name, params.arguments or {})
-        content = [types.TextContent(type="text", text=text) for text in texts]
-        return types.CallToolResult(content=content, is_error=is_error)
-
-    server: Any = Server(
-        "llama-py", version=VERSION, on_list_tools=list_tools, on_call_tool=call_tool
-    )
     manager = StreamableHTTPSessionManager(
-        server, json_response=True, stateless=True, max_request_body_size=len(body) + 1
+        tools.build_server(request, ready),
+        json_response=True,
+        stateless=True,
+        max_request_body_size=len(body) + 1,
     )
     whole = _BufferedExchange(body)
     async with manager.run():
@@ -144,59 +199,6 @@ class _BufferedExchange:
         found = Response(bytes(self._data), self._status)
         found.raw_headers = self._headers
         return found
-
-
-def describe_tools(pool: ModelPool) -> list[dict[str, Any]]:
-    """Return the tools as fields of `mcp.types.Tool`."""
-    found = []
-    for name, (_, about, required, others) in TOOLS.items():
-        if name == "embed" and not _embeds(pool):
-            continue
-        model, needed = {}, [*required]
-        if pool.several:
-            model = {"model": {"enum": sorted(pool.entries)[:MAX_NAMES]}}
-            needed.append("model")
-        schema = {
-            "type": "object",
-            "properties": {**required, **others, **model},
-            "required": needed,
-            "additionalProperties": False,
-        }
-        found.append({"name": name, "description": about, "input_schema": schema})
-    return found
-
-
-def _embeds(pool: ModelPool) -> bool:
-    """Return False if the only model is loaded without embeddings."""
-    lease = None if pool.several else pool.models.peek(pool.single_entry.name)
-    if lease is None:
-        return True
-    try:
-        return lease.served.state.params.embedding
-    finally:
-        lease.end()
-
-
-async def _call(
-    request: Request,
-    by_tool: Mapping[str, Handle],
-    pool: ModelPool,
-    name: str,
-    given: Mapping[str, Any],
-) -> tuple[list[str], bool]:
-    """Return the texts of a tool's result, and True for an error."""
-    known = {one["name"]: one["input_schema"]["properties"] for one in describe_tools(pool)}
-    if name not in known:
-        return [f"unknown tool {name!r}; known: {', '.join(known)}"], True
-    wrong = [key for key in given if key not in known[name]]
-    if wrong:
-        return [f"unknown argument {wrong[0]!r}; known: {', '.join(known[name])}"], True
-    defaults = {"max_tokens": MAX_TOKENS} if "max_tokens" in known[name] else {}
-    found = await ask(request, by_tool[name], {**defaults, **given})
-    error = found.get("error") if isinstance(found, dict) else None
-    if error is not None:
-        return [str(error.get("message", error))], True
-    return _texts(name, found), False
 
 
 def _texts(name: str, found: Any) -> list[str]:

@@ -1,7 +1,8 @@
 """Routes of tools for the page, with --mcp: the page runs the loop of calls.
 
 GET /tools                                          tools in the form of the OpenAI API
-POST /tools/call {"name": ..., "arguments": {...}}  result of a call
+POST /tools/call {"name": ..., "arguments": {...}}  result of a call, and `notice` for the user if
+                                                    its server was started again
 
 Tools may do anything that this machine permits. Clients need a key or must be on this machine;
 their pages must be of this machine or in --cors-origins.
@@ -101,10 +102,14 @@ def handles(toolbox: Toolbox, listen: ListenParams) -> dict[tuple[str, str], Han
             toolbox.running.discard(call)
         if found is None:
             return GONE
-        text, is_error, failure = found
+        text, is_error, failure, notice = found
+        if notice:
+            log.warning("%s", notice)
         if failure:
             log.error("%s", failure)
         result = {"text": servers.hide(name, text), "is_error": is_error}
+        if notice:
+            result["notice"] = notice
         return await work.run(work.Work.WRITE, as_long_json, result)
 
     return {("GET", "/tools"): list_tools, ("POST", "/tools/call"): call}

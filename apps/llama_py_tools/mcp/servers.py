@@ -19,19 +19,15 @@ from typing import Any
 
 from ggml_py.errors import ModelError
 from ggml_py.machine.extras import install_hint
-from ggml_py.machine.release import VERSION
 from llama_py_tools.mcp.config import ServerConfig
-from llama_py_tools.mcp.results import clean, escape_line, result_text
-from llama_py_tools.mcp.transport import MAX_MESSAGE, ErrorLines, connect
+from llama_py_tools.mcp.connection import MAX_TOOLS, Connection
+from llama_py_tools.mcp.results import clean, escape_line
 
 log = logging.getLogger("llama_py")
 
-MAX_TOOLS = 128  # per server
-MAX_PAGES = 20  # of a list of tools
 MAX_SCHEMA = 64 << 10  # characters of the schema of a tool's arguments
 MAX_DESCRIPTION = 4096
 MAX_NAME = 64
-MAX_REASON = 300
 GRACE = 5.0  # seconds for the thread to report its own time limit
 CLOSING = 10.0  # seconds until a program is abandoned at the end; the package kills it after 6
 TICK = 0.2  # seconds; on Windows Ctrl-C interrupts no longer wait
@@ -68,11 +64,19 @@ class McpTool:
 
 @dataclass(frozen=True)
 class ToolResult:
-    """The text of a call's result. `failure`: one line for the user if the server failed."""
+    """The text of a call's result.
+
+    Attributes:
+        text: The result, or the error, for the model.
+        is_error: The call failed.
+        failure: One line for the user if the server failed.
+        notice: One line for the user if the server was started again for this call.
+    """
 
     text: str
     is_error: bool = False
     failure: str = ""
+    notice: str = ""
 
 
 class ToolServers:
@@ -96,7 +100,7 @@ class ToolServers:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True, name="mcp")
         self._thread.start()
-        self._connections = {one.name: _Connection(one, seconds) for one in configs}
+        self._connections = {one.name: Connection(one, seconds) for one in configs}
         try:
             for connection in self._connections.values():
                 self._submit(connection.run())
@@ -147,8 +151,8 @@ class ToolServers:
     def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Call a tool and wait for its result; Ctrl-C cancels the call."""
         future = self.submit(name, arguments)
-        try:
-            return ToolResult(*_wait(future, self.seconds + GRACE))
+        try:  # the server may have to start again
+            return ToolResult(*_wait(future, 2 * self.seconds + GRACE))
         except TimeoutError as e:
             future.cancel()
             why = self._connections[self.tools[name].server].failure(e)
@@ -159,7 +163,7 @@ class ToolServers:
 
     def submit(
         self, name: str, arguments: Mapping[str, Any]
-    ) -> concurrent.futures.Future[tuple[str, bool, str]]:
+    ) -> concurrent.futures.Future[tuple[str, bool, str, str]]:
         """Start a call; the future has the fields of `ToolResult`. Raises KeyError for an unknown
         tool."""
         tool = self.tools[name]
@@ -193,117 +197,6 @@ class ToolServers:
         self.close()
 
 
-class _Connection:
-    """A connection to one server; all methods except `failure` run in the loop's thread.
-
-    ready  the server's tools, or the error of its start
-    """
-
-    def __init__(self, config: ServerConfig, seconds: float) -> None:
-        self.config, self.seconds = config, seconds
-        self.ready: concurrent.futures.Future[list[Any]] = concurrent.futures.Future()
-        self._errors = None if config.url else ErrorLines(config)
-        self._task: asyncio.Task[Any] | None = None
-        self._end: Any = None
-        self._scope: Any = None  # of the whole connection
-        self._client: Any = None
-
-    async def run(self) -> None:
-        """Connect, list the tools, and keep the connection until `close`."""
-        import anyio
-
-        self._task, self._end = asyncio.current_task(), asyncio.Event()
-        with anyio.CancelScope() as self._scope:
-            await self._keep()
-
-    async def _keep(self) -> None:
-        from mcp import Client, Implementation
-
-        try:
-            client = Client(
-                connect(self.config, self._errors),
-                read_timeout_seconds=self.seconds,
-                client_info=Implementation(name="llama-py", version=VERSION),
-                cache=None,
-            )
-            async with client:
-                self.ready.set_result(await _list_tools(client))
-                self._client = client
-                await self._end.wait()
-        except BaseException as e:
-            if not self.ready.done():
-                self.ready.set_exception(_first_error(e))
-            if isinstance(e, asyncio.CancelledError):
-                raise
-        finally:
-            self._client = None
-            if self._errors is not None:
-                self._errors.close()
-
-    async def call(self, remote: str, arguments: dict[str, Any]) -> tuple[str, bool, str]:
-        """Call a tool; return the fields of `ToolResult`. Errors become text."""
-        import anyio
-
-        try:
-            if self._client is None:
-                raise ConnectionError("the server has ended")
-            with anyio.fail_after(self.seconds):
-                result = await self._client.call_tool(remote, arguments)
-            return result_text(result), bool(result.is_error), ""
-        except Exception as e:
-            why = self.failure(_first_error(e))
-            return why, True, why
-
-    def cancel(self) -> None:
-        if self._scope is not None:
-            self._scope.cancel()
-
-    async def close(self) -> None:
-        """End the connection, and wait for its end."""
-        if self._task is None or self._task.done():
-            return
-        if self._client is None:
-            self.cancel()
-        self._end.set()
-        await asyncio.wait([self._task])
-
-    def failure(self, e: BaseException) -> str:
-        """Return an error as one line without secrets."""
-        text = f"MCP server {self.config.name!r}: {self._reason(e)}"
-        last = self._errors.last if self._errors is not None else ""
-        if last and not isinstance(e, TimeoutError):
-            text += f" (its last line: {last})"
-        return escape_line(text)
-
-    def _reason(self, e: BaseException) -> str:
-        if isinstance(e, TimeoutError):
-            return f"no reply within {self.seconds:g} s; --mcp-timeout sets the limit"
-        if isinstance(e, FileNotFoundError):
-            return "its command does not exist; check the path"
-        if isinstance(e, OSError) and e.strerror:
-            return e.strerror
-        text = " ".join((str(e) or type(e).__name__).split())
-        if text == "Connection closed":
-            text = f"it has ended, or sent more than {MAX_MESSAGE >> 20} MiB"
-        if type(e).__name__ == "ValidationError":
-            text = "its reply does not have the form of the protocol"
-        return self.config.hide(text)[:MAX_REASON]
-
-
-async def _list_tools(client: Any) -> list[Any]:
-    if client.server_capabilities.tools is None:
-        return []
-    found: list[Any] = []
-    cursor = None
-    for _ in range(MAX_PAGES):
-        page = await client.list_tools(cursor=cursor)
-        found += page.tools
-        cursor = page.next_cursor
-        if cursor is None or len(found) > MAX_TOOLS:
-            break
-    return found
-
-
 def import_mcp(flag: str) -> None:
     """Import the package for an option, and turn its logs off. ModelError if it is missing."""
     try:
@@ -312,13 +205,6 @@ def import_mcp(flag: str) -> None:
         raise ModelError(f"{flag} needs {e.name}: {install_hint('mcp')}") from None
     for name in _LIBRARIES:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
-
-
-def _first_error(e: BaseException) -> BaseException:
-    """Return the first error of a group."""
-    while inner := getattr(e, "exceptions", ()):
-        e = inner[0]
-    return e
 
 
 def _identifier(name: str) -> str:

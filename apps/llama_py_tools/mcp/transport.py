@@ -9,7 +9,7 @@ import codecs
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -39,7 +39,7 @@ class LimitedDecoder(codecs.IncrementalDecoder):
         end = text.rfind("\n")
         self.n_line = len(text) - end - 1 if end >= 0 else self.n_line + len(text)
         if self.n_line > MAX_MESSAGE:
-            raise ConnectionError("a message of the server is too large")
+            raise ConnectionError(f"a message has more than {MAX_MESSAGE >> 20} MiB")
         return text
 
 
@@ -88,15 +88,55 @@ class ErrorLines:
             log.debug("MCP server %s: %s", self.config.name, self.last)
 
 
+class WatchedStream:
+    """Stream of a server's messages that calls a function when the server has closed it."""
+
+    def __init__(self, inner: Any, at_end: Callable[[], None]) -> None:
+        self.inner, self.at_end = inner, at_end
+
+    async def receive(self) -> Any:
+        import anyio
+
+        try:
+            return await self.inner.receive()
+        except (anyio.EndOfStream, anyio.ClosedResourceError):
+            self.at_end()
+            raise
+
+    def __aiter__(self) -> WatchedStream:
+        return self
+
+    async def __anext__(self) -> Any:
+        import anyio
+
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        await self.inner.aclose()
+
+    async def __aenter__(self) -> WatchedStream:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
 @asynccontextmanager
-async def connect(config: ServerConfig, errors: ErrorLines | None) -> AsyncIterator[Any]:
+async def connect(
+    config: ServerConfig, errors: ErrorLines | None, at_end: Callable[[], None]
+) -> AsyncIterator[Any]:
     """Connect to a server; yields the streams that `mcp.Client` takes.
 
     errors: receiver of stderr, for a program
+    at_end: called when the server has closed the connection
     """
     async with AsyncExitStack() as stack:
         if config.url:
-            yield await stack.enter_async_context(await _http(config, stack))
+            read, write = await stack.enter_async_context(await _http(config, stack))
+            yield WatchedStream(read, at_end), write
             return
         from mcp import StdioServerParameters, stdio_client
 
@@ -111,10 +151,10 @@ async def connect(config: ServerConfig, errors: ErrorLines | None) -> AsyncItera
         if errors is None:
             raise ValueError("a program needs a receiver of its stderr")
         try:
-            streams = await stack.enter_async_context(stdio_client(how, errors.file))
+            read, write = await stack.enter_async_context(stdio_client(how, errors.file))
         finally:
             errors.close()
-        yield streams
+        yield WatchedStream(read, at_end), write
 
 
 async def _http(config: ServerConfig, stack: AsyncExitStack) -> Any:

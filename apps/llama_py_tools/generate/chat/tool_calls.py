@@ -118,6 +118,8 @@ class ToolCalls:
         if refused:
             return refused
         result = self.servers.call(call.name, arguments)
+        if result.notice:
+            session.log.warning("%s", result.notice)
         if result.failure:
             session.log.error("%s", result.failure)
             return f"error: {result.text}"

@@ -121,7 +121,13 @@ export async function tools(): Promise<Toolbox> {
   return (await ask("tools")).json();
 }
 
-export async function callTool(name: string, args: object, signal: AbortSignal): Promise<{ text: string; is_error: boolean }> {
+export interface Result {
+  text: string;
+  is_error: boolean;
+  notice?: string; // for the user: the tool's server was started again
+}
+
+export async function callTool(name: string, args: object, signal: AbortSignal): Promise<Result> {
   const body = JSON.stringify({ name, arguments: args });
   const headers = { "Content-Type": "application/json" };
   return (await ask("tools/call", { method: "POST", headers, body, signal })).json();

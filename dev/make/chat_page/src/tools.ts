@@ -2,6 +2,7 @@
 
 import { signal } from "@preact/signals";
 import * as server from "./server.ts";
+import { notice } from "./store.ts";
 import { INTERRUPTED, type Call } from "./tree.ts";
 
 export type Consent = "once" | "always" | "no";
@@ -34,7 +35,8 @@ export async function runCalls(calls: Call[], nCtx: number, show: (calls: Call[]
   try {
     for (const [i, call] of calls.entries()) {
       show([...done]);
-      const { text, is_error } = await run(call, signal);
+      const { text, is_error, notice: line } = await run(call, signal);
+      if (line) notice.value = { text: line };
       const note = `\n[cut: the first ${most} of ${text.length} characters]`;
       done[i] = { ...call, result: text.length > most ? text.slice(0, most) + note : text, failed: is_error };
     }
@@ -43,7 +45,7 @@ export async function runCalls(calls: Call[], nCtx: number, show: (calls: Call[]
   }
 }
 
-async function run(call: Call, signal: AbortSignal): Promise<{ text: string; is_error: boolean }> {
+async function run(call: Call, signal: AbortSignal): Promise<server.Result> {
   let args: unknown = null;
   try {
     args = JSON.parse(call.arguments || "{}");
