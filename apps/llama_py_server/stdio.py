@@ -1,7 +1,7 @@
 """llama-py mcp: models as an MCP server over stdin and stdout, for clients that start a program.
 
-The tools are those of llama-py-server --mcp-serve. stdout has messages of the protocol only, and
-the program ends with stdin.
+llama-py-server --mcp-serve offers the same tools over HTTP. stdout has messages of the protocol
+only, and the program ends with stdin.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ COMMON = (
     "-t -fa -ctk -ctv -dev -ngl -ncmoe --lora -md --spec-type --log-file -v",
 )
 EPILOG = """example of a client's configuration:
-  {"mcpServers": {"llama": {"command": "llama-py", "args": ["mcp", "-m", "/models/model.gguf"]}}}
+  {"mcpServers": {"llama-py": {"command": "llama-py", "args": ["mcp", "-m", "/models/model.gguf"]}}}
 """
 
 
@@ -125,12 +125,12 @@ async def _serve(args: argparse.Namespace) -> Loader:
             pool, loader = open_pool(args)
             made = app(pool, read(args, ListenParams), loader.lifespan)
 
-            async def ready() -> None:
+            async def wait_until_ready() -> None:
                 while not pool.ready:
                     await asyncio.sleep(TICK)
 
             async with loader.lifespan(made):
-                server = made.state.model_tools.build_server(local_request(made), ready)
+                server = made.state.model_tools.build_server(local_request(made), wait_until_ready)
                 serving = server.run(*streams, server.create_initialization_options())
                 try:
                     await _unless_failed(serving, loader)
@@ -155,7 +155,7 @@ async def _unless_failed(serving: Any, loader: Loader) -> None:
 
 
 def local_request(made: Starlette) -> Request:
-    """Return the request that calls of tools repeat; its client never leaves."""
+    """Return the request that calls of tools repeat, of a client that never disconnects."""
     from starlette.requests import Request
 
     async def receive() -> Any:
@@ -175,7 +175,7 @@ def local_request(made: Starlette) -> Request:
 
 
 class _InputLines:
-    """Lines of stdin.
+    """Reader of stdin, as an iterator over its lines.
 
     A daemon thread reads them: a read in a thread of the event loop would delay the end of this
     process until the client sends another line.

@@ -51,11 +51,11 @@ def write(t: Tensor, values: Any, name: str) -> None:
             f"{name}: new value must have shape {get_array_shape(t)}, got {np.shape(values)}"
         ) from None
     raw = t.buffer.read(t.offset, t.nbytes)
-    strided_view(t, raw)[...] = _bf16(new) if t.type.name == "bf16" else new.astype(dtype)
+    strided_view(t, raw)[...] = to_bf16(new) if t.type.name == "bf16" else new.astype(dtype)
     t.buffer.write(t.offset, raw)
 
 
-def _bf16(values: F32) -> npt.NDArray[np.uint16]:
+def to_bf16(values: F32) -> npt.NDArray[np.uint16]:
     """Round to BF16, ties to even; NaN is preserved."""
     bits = values.astype(np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16

@@ -28,7 +28,7 @@ def test_an_option_of_several_commands_stands_once() -> None:
 
 def test_commands_stand_once_for_each_class() -> None:
     usual, rows = part("ContextParams")
-    assert usual.startswith("cli, cli warmup, debug, ") and usual.endswith(", server")
+    assert usual.startswith("cli, cli warmup, debug, ") and usual.endswith(", server, mcp")
     assert not any("debug" in row for row in rows if row.endswith("|  |"))
     usual, rows = part("BenchParams")
     assert usual == "bench" and rows and all(row.count(" | ") == 3 for row in rows)

@@ -34,6 +34,7 @@ COMMANDS = (
     "perplexity",
     "cvector-generator",
     "server",
+    "mcp",
 )
 VARIABLE = "LLAMA_ARG_PAGES"
 
@@ -83,7 +84,8 @@ def run(tree: Path, *command: str, **variables: str) -> subprocess.CompletedProc
 def start(tree: Path, command: str, *args: str, **variables: str) -> tuple[int, str]:
     """A command's exit code, and what it says, words with one space between them."""
     name, *sub = command.split()
-    done = run(tree, str(SCRIPTS / f"llama-py-{name}"), *sub, *args, **variables)
+    words = ["llama-py", name] if name == "mcp" else [f"llama-py-{name}"]
+    done = run(tree, str(SCRIPTS / words[0]), *words[1:], *sub, *args, **variables)
     return done.returncode, " ".join((done.stdout + done.stderr).split())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -238,24 +237,6 @@ def test_score_by_a_classifier(ranking: Served) -> None:
     assert found == pytest.approx(softmax(raw)[:, 0].tolist(), abs=1e-4)
     plain = post(client, "/score", {**body, "use_activation": False})["data"]
     assert [one["score"] for one in plain] == pytest.approx(raw[:, 0].tolist(), abs=1e-4)
-
-
-def test_pooling(embedding: Served, ranking: Served) -> None:
-    client, state = embedding
-    wanted = state.model.embed(TEXTS)
-    found = post(client, "/pooling", {"input": TEXTS})
-    assert np.allclose([one["data"] for one in found["data"]], wanted, atol=1e-5)
-    n = sum(len(state.tokenizer.tokenize(text)) for text in TEXTS)
-    assert found["usage"]["prompt_tokens"] == n and found["data"][1]["object"] == "pooling"
-    coded = post(client, "/pooling", {"input": TEXTS[0], "encoding_format": "base64"})
-    row = np.frombuffer(base64.b64decode(coded["data"][0]["data"]), "<f4")
-    assert np.allclose(row, wanted[0], atol=1e-5)
-    tokens = post(client, "/pooling", {"input": TEXTS[0], "task": "token_embed"})["data"][0]["data"]
-    assert len(tokens) == len(state.tokenizer.tokenize(TEXTS[0]))
-    classes = post(ranking[0], "/pooling", {"input": "tok_1"})["data"][0]["data"]
-    assert len(classes) == 3 and sum(classes) == pytest.approx(1, abs=1e-5)
-    for wrong in ({}, {"input": "a", "messages": ASK}, {"input": "a", "task": "classify"}):
-        assert post(client, "/pooling", wrong, 400)["error"]["code"] == 400
 
 
 def test_tokens_in_the_form_of_vllm(client: TestClient, state: ModelState) -> None:

@@ -96,8 +96,11 @@ def _item(index: int, row: F32, form: str) -> dict[str, Any]:
     return found
 
 
-def parse_texts(state: ModelState, body: Body, *names: str) -> list[list[int]]:
-    """Return the ids of each text in the first present field: a text, ids, or a list of both."""
+def parse_texts(
+    state: ModelState, body: Body, *names: str, special: bool = True
+) -> list[list[int]]:
+    """Return the ids of each text in the first present field: a text, ids, or a list of both.
+    special: add the model's special tokens to texts"""
     name = next((name for name in names if name in body), None)
     if name is None:
         raise invalid(f"{' or '.join(map(_quote, names))} must be provided")
@@ -105,7 +108,7 @@ def parse_texts(state: ModelState, body: Body, *names: str) -> list[list[int]]:
     several = isinstance(given, list) and not any(type(one) is int for one in given)
     if several:
         check_length(name, len(given))
-    found = [_tokens(state, one) for one in given] if several else [_tokens(state, given)]
+    found = [_tokens(state, one, special) for one in (given if several else [given])]
     if not found:
         raise invalid(f'"{name}" must not be empty')
     if not all(found):
@@ -117,7 +120,7 @@ def _quote(name: str) -> str:
     return f'"{name}"'
 
 
-def _tokens(state: ModelState, given: Any) -> list[int]:
+def _tokens(state: ModelState, given: Any, special: bool) -> list[int]:
     if state.sees and isinstance(given, dict) and "multimodal_data" in given:
         raise not_supported("embeddings of images are not supported; send text only")
     if isinstance(given, dict) and "content" in given:
@@ -125,7 +128,7 @@ def _tokens(state: ModelState, given: Any) -> list[int]:
         if any(part.get("type") != "text" for part in parts):
             raise invalid("unsupported content[].type")
         given = "".join(text(part, "text") for part in parts)
-    return parse_prompt(state.tokenizer, given)
+    return parse_prompt(state.tokenizer, given, special)
 
 
 async def embed_rows(

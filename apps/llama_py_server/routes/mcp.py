@@ -162,11 +162,11 @@ async def _respond(request: Request, body: bytes, tools: ModelTools) -> Response
     """Return the response of the `mcp` package to one message."""
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-    async def ready() -> None:
+    async def check_ready() -> None:
         tools.pool.check_ready()
 
     manager = StreamableHTTPSessionManager(
-        tools.build_server(request, ready),
+        tools.build_server(request, check_ready),
         json_response=True,
         stateless=True,
         max_request_body_size=len(body) + 1,

@@ -321,7 +321,11 @@ OPERATIONS: dict[object, Operation] = {
         },
     ),
     vllm.pool: Operation(
-        tag="vllm", fields={**MODEL, **vllm.POOLING, "input": TEXTS}, required=("input",),
+        tag="vllm",
+        fields={
+            **MODEL, **vllm.POOLING, "input": TEXTS, "messages": MESSAGES,
+            "chat_template_kwargs": OBJECT,
+        },
         returns=list_schema(index=INTEGER, data=either(STRING, array(ANY, most=1 << 24))),
         is_on=_reads,
     ),

@@ -82,17 +82,22 @@ def _inputs(state: ModelState, body: Body, given: Body) -> list[list[int]]:
     return [cut(state, ids, given) for ids in parse_texts(state, body, "inputs")]
 
 
-def cut(state: ModelState, ids: list[int], given: Body, most: int | None = None) -> list[int]:
+def cut(
+    state: ModelState, ids: list[int], given: Body, most: int | None = None, special: bool = True
+) -> list[int]:
     """Return the ids that fit if the request has `truncate`, with the special tokens at both ends.
 
     Args:
+        state: The model.
+        ids: Tokens of a text.
         given: Fields of TRUNCATE.
         most: Maximum number of ids; None: the server's limit.
+        special: The ends are special tokens.
     """
     most = state.engine.n_text if most is None else most
     if len(ids) <= most or not given.get("truncate", False):
         return ids
-    begin, end = _count_special(state)
+    begin, end = _count_special(state) if special else (0, 0)
     if most <= begin + end:
         return ids[:most]
     body = ids[begin : len(ids) - end]

@@ -28,7 +28,7 @@ from llama_py_server.schema.json_schemas import (
     either,
     record,
 )
-from llama_py_server.schema.media import Media
+from llama_py_server.schema.media import Media, TextOnly
 from llama_py_server.wire.body import (
     Body,
     check_length,
@@ -86,10 +86,7 @@ def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Deliv
         raise invalid("tools param requires --jinja flag")
     limit = find_constraint(body)
     schema = limit.value if limit is not None and limit.kind == "json_schema" else None
-    messages = parse_messages(body, Media(state))
-    system = state.talk.system_prompt  # of a created model
-    if system and not any(one["role"] == "system" for one in messages):
-        messages = [{"role": "system", "content": system}, *messages]
+    messages = _messages(state, body, Media(state))
     options = _options(state, body, messages, choice, schema)
     if tools and choice != "none" and limit is not None and schema is None:
         raise invalid("Cannot use custom grammar constraints with tools.")
@@ -105,6 +102,52 @@ def read_chat(state: ModelState, body: Body) -> tuple[ChatPrompt, Request, Deliv
     most = request.params.max_tokens or 1  # llama-server checks the limit after a token
     request = with_params(request, max_tokens=most, logprobs=n_probs)
     return chat, replace(request, chat=chat), delivery
+
+
+def read_text(state: ModelState, body: Body, begins: bool, continues: bool) -> str:
+    """Return the text of a conversation that gets no response (vLLM's pooling).
+
+    Args:
+        state: The model.
+        body: The request; its fields are `messages` and `chat_template_kwargs`.
+        begins: Add the start of a response.
+        continues: Omit the end of the last message.
+
+    Raises:
+        HTTPError: The body is no conversation, or the model has no chat template.
+        ModelError: The template does not take it.
+    """
+    if state.model.chat_template is None:
+        raise invalid(
+            "Field 'messages': the model has no chat template; start the server with"
+            " --chat-template, or send 'input'"
+        )
+    if begins and continues:
+        raise invalid(
+            "Field 'continue_final_message': cannot be combined with 'add_generation_prompt'"
+        )
+    messages = _messages(state, body, TextOnly(state))
+    if not messages:
+        raise invalid("Field 'messages': must not be empty")
+    if continues and messages[-1]["role"] != "assistant":
+        raise invalid(
+            "Field 'continue_final_message': the last message must have the role assistant"
+        )
+    options = ChatOptions(
+        add_generation_prompt=begins,
+        continue_final_message=continues,
+        variables=_variables(state, body),
+    )
+    return ChatPrompt(state.model, messages, [], options).text
+
+
+def _messages(state: ModelState, body: Body, media: Media) -> list[Body]:
+    """Return the messages of a request, after the system prompt of a created model."""
+    messages = parse_messages(body, media)
+    system = state.talk.system_prompt
+    if system and not any(one["role"] == "system" for one in messages):
+        messages = [{"role": "system", "content": system}, *messages]
+    return messages
 
 
 def _with_tools(body: Body) -> Body:

@@ -69,6 +69,14 @@ class Media:
         return path
 
 
+class TextOnly(Media):
+    """Refusal of images, for requests whose messages must be text."""
+
+    def part(self, part: Body) -> Body:
+        kind = KINDS[text(part, "type")]
+        raise invalid(f"Field 'messages': {kind} input is not supported here; send text only")
+
+
 def decode_base64(given: Any) -> bytes:
     """Decode Base64, with or without padding; HTTPError if it is invalid."""
     try:

@@ -17,7 +17,7 @@ MAX_REASON = 300
 _LOST = ("Session terminated", "Session not found")  # errors of a URL whose server was restarted
 
 
-class Connection:
+class ServerConnection:
     """A connection to one server; all methods except `failure` run in the thread of an event loop.
 
     A call opens an ended connection again, once: a server that ends at each call would otherwise be

@@ -20,7 +20,7 @@ from typing import Any
 from ggml_py.errors import ModelError
 from ggml_py.machine.extras import install_hint
 from llama_py_tools.mcp.config import ServerConfig
-from llama_py_tools.mcp.connection import MAX_TOOLS, Connection
+from llama_py_tools.mcp.connection import MAX_TOOLS, ServerConnection
 from llama_py_tools.mcp.results import clean, escape_line
 
 log = logging.getLogger("llama_py")
@@ -100,7 +100,7 @@ class ToolServers:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, daemon=True, name="mcp")
         self._thread.start()
-        self._connections = {one.name: Connection(one, seconds) for one in configs}
+        self._connections = {one.name: ServerConnection(one, seconds) for one in configs}
         try:
             for connection in self._connections.values():
                 self._submit(connection.run())
