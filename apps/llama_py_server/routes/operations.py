@@ -36,6 +36,7 @@ from llama_py_server.routes.operation import Features, Operation
 from llama_py_server.schema import chat as chat_schema
 from llama_py_server.schema import completion, from_anthropic, from_ollama, from_responses
 from llama_py_server.schema import tgi as tgi_schema
+from llama_py_server.schema.chat_messages import MESSAGES
 from llama_py_server.schema.fields import Fields
 from llama_py_server.schema.json_schemas import (
     ANY,
