@@ -11,6 +11,7 @@ import numpy as np
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import Array, LazyArray
+from llama_py.checkpoint.convert import wrap_errors
 from llama_py.checkpoint.converter import (
     QUANTIZATION_VERSION,
     Converter,
@@ -49,33 +50,36 @@ def plan_adapter(
     Raises ModelError for invalid folders, and for an adapter of tensors without a low-rank form in
     GGUF.
     """
-    folder = Path(path)
-    options = replace(options or ConvertOptions(outtype="f32"), nextn=False)
-    config = read_json(folder / CONFIG)
-    alpha = config.get("lora_alpha")
-    if not isinstance(alpha, int | float):
-        raise ModelError(f"{folder / CONFIG}: lora_alpha must be a number, got {str(alpha)[:50]!r}")
-    model = CheckpointFolder(Path(base))
-    chosen = converter(model.model_name)(model, options)
-    stored = dict(_read(folder, chosen))
-    _, type_ = chosen.choose_type(stored)
-    made = list[NewTensor]()
-    for name, array in stored.items():
-        for new, values in _parts(chosen, name, array):
-            made.append(NewTensor(new, choose_type(new, values, type_), values))
-    out, counts = chosen.out, count_parameters(made)
-    out.text("general.type", "adapter")
-    out.text("adapter.type", "lora")
-    described = ModelMetadata(
-        model.change_path(folder), counts.total, options.name, options.overrides
-    )
-    described.write(out, "")
-    chosen.file_name = f"{described.file_stem}-{str(type_).upper()}-LoRA.gguf"
-    out.f32("adapter.lora.alpha", float(alpha))
-    if tokens := config.get("alora_invocation_tokens"):
-        out.add("arr[u32]", "adapter.alora.invocation_tokens", tokens)
-    out.u32("general.quantization_version", QUANTIZATION_VERSION)
-    return chosen, made
+    with wrap_errors(path):
+        folder = Path(path)
+        options = replace(options or ConvertOptions(outtype="f32"), nextn=False)
+        config = read_json(folder / CONFIG)
+        alpha = config.get("lora_alpha")
+        if not isinstance(alpha, int | float):
+            raise ModelError(
+                f"{folder / CONFIG}: lora_alpha must be a number, got {str(alpha)[:50]!r}"
+            )
+        model = CheckpointFolder(Path(base))
+        chosen = converter(model.model_name)(model, options)
+        stored = dict(_read(folder, chosen))
+        _, type_ = chosen.choose_type(stored)
+        made = list[NewTensor]()
+        for name, array in stored.items():
+            for new, values in _parts(chosen, name, array):
+                made.append(NewTensor(new, choose_type(new, values, type_), values))
+        out, counts = chosen.out, count_parameters(made)
+        out.text("general.type", "adapter")
+        out.text("adapter.type", "lora")
+        described = ModelMetadata(
+            model.change_path(folder), counts.total, options.name, options.overrides
+        )
+        described.write(out, "")
+        chosen.file_name = f"{described.file_stem}-{str(type_).upper()}-LoRA.gguf"
+        out.f32("adapter.lora.alpha", float(alpha))
+        if tokens := config.get("alora_invocation_tokens"):
+            out.add("arr[u32]", "adapter.alora.invocation_tokens", tokens)
+        out.u32("general.quantization_version", QUANTIZATION_VERSION)
+        return chosen, made
 
 
 def _parts(chosen: Converter, name: str, array: LazyArray) -> Iterator[tuple[str, LazyArray]]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from ggml_py.errors import GGMLError, ModelError
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models import converter
@@ -20,9 +23,31 @@ def plan(
     Reads the headers of the weights only. Raises ModelError if the folder is not a checkpoint of a
     known model, or is incomplete.
     """
-    folder = CheckpointFolder(Path(path))
-    chosen = converter(folder.model_name)(folder, options or ConvertOptions())
-    return chosen, chosen.convert()
+    with wrap_errors(path):
+        folder = CheckpointFolder(Path(path))
+        chosen = converter(folder.model_name)(folder, options or ConvertOptions())
+        return chosen, chosen.convert()
+
+
+# Errors of code that expects other types in a JSON file.
+FOREIGN = (
+    ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError
+)  # fmt: skip
+
+
+@contextmanager
+def wrap_errors(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Raise ModelError in place of errors that JSON files with wrong types cause."""
+    try:
+        yield
+    except GGMLError:
+        raise
+    except FOREIGN as e:
+        what = f"{type(e).__name__}: {e}".splitlines()[0][:200]
+        raise ModelError(
+            f"{path}: config.json or the tokenizer's files have an unexpected form ({what}); "
+            "download them again"
+        ) from e
 
 
 def convert(

@@ -155,7 +155,7 @@ def read_card(text: str | None) -> dict[str, Any]:
     try:  # `no` is Norwegian, not False
         found = yaml.safe_load(head.replace("- no\n", '- "no"\n').replace("\t", "  "))
     except yaml.YAMLError as e:
-        log.warning("the model card is not read, since its head is invalid YAML: %s", e)
+        log.warning("the model card is not read, since its head is invalid YAML: %s", _join(e))
         return {}
     return found if isinstance(found, dict) else {}
 
@@ -166,6 +166,10 @@ def read_overrides(text: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ValueError("it must be a JSON object")
     return found
+
+
+def _join(e: Exception) -> str:
+    return " ".join(str(e).split())
 
 
 def _list_texts(value: Any) -> Iterator[str]:

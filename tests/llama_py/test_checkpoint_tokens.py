@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import struct
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from dev.record.tiny_checkpoints import read_records
 from dev.record.whole_checkpoints import PRE, WHOLE, bpe, write_whole
+from dev.torture.fuzz_checkpoints import try_folder
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.convert import convert
 from llama_py.checkpoint.converter import ConvertOptions
@@ -47,6 +49,11 @@ def test_a_whole_file_equals_that_of_llama_cpp(name: str, tmp_path: Path) -> Non
     convert(write_whole(name, tmp_path), tmp_path / "out.gguf", ConvertOptions(pre=PRE))
     digest = hashlib.sha256((tmp_path / "out.gguf").read_bytes()).hexdigest()
     assert digest == read_records()[f"whole-{name}"]["sha256"]
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_a_damaged_folder_is_refused_with_one_line(seed: int, tmp_path: Path) -> None:
+    assert try_folder(tmp_path, random.Random(seed)) in ("converted", "refused")
 
 
 def test_bpe(tmp_path: Path) -> None:
