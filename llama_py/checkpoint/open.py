@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from llama_py.checkpoint.convert import plan
@@ -41,6 +42,9 @@ class ComputedTensor(TensorInfo):
             ("_source", source), ("_last", lambda: None),
         ):  # fmt: skip
             object.__setattr__(self, name, value)
+
+    def rename(self, name: str) -> TensorInfo:
+        return ComputedTensor(replace(self._source, name=name))
 
     @property
     def data(self) -> Bytes:

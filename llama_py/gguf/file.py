@@ -94,6 +94,10 @@ class TensorInfo:
         """`ne` without the sizes of 1 at its end, as a file states it."""
         return self.ne[: max((i + 1 for i, n in enumerate(self.ne) if n != 1), default=1)]
 
+    def rename(self, name: str) -> TensorInfo:
+        """Return the tensor with another name."""
+        return replace(self, name=name)
+
     def let_go(self) -> None:
         """Release memory of the mapped bytes after a device has copied them."""
         if self.mapped is not None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from ggml_py.errors import GGUFError
 from ggml_py.types import GGMLType
@@ -20,6 +22,7 @@ from llama_py.quantize.prune import order, pruned_metadata, rename_tensors
 
 QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION
 SPLIT = ("split.no", "split.count", "split.tensors.count")
+NO_BYTES = np.empty(0, np.uint8)  # of tensors that are not yet quantized
 MOST_TEXT = 127  # maximum bytes of a text in llama.cpp's metadata
 
 
@@ -70,7 +73,8 @@ class TensorJob:
         nbytes = self.source.nbytes
         if not self.copies:
             nbytes = self.type.row_size(self.source.ne[0]) * self.n_rows
-        return replace(self.source, name=self.name, type=self.type, nbytes=nbytes)
+        source = self.source
+        return TensorInfo(self.name, self.type, source.ne, source.offset, nbytes, NO_BYTES)
 
 
 def jobs(file: GGUFFile, wishes: Wishes, imatrix: Imatrix | None) -> list[TensorJob]:
@@ -115,7 +119,7 @@ class _Choice:
             )
 
     def job(self, t: TensorInfo, name: str, part: int) -> TensorJob:
-        wanted = self._choose_type(replace(t, name=name))
+        wanted = self._choose_type(t.rename(name))
         type = fitting(t, wanted) if wanted.is_quantized and wanted != t.type else wanted
         if type != t.type and t.type.is_quantized and not self.wishes.allow_requantize:
             raise GGUFError(

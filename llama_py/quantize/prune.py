@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -147,7 +147,7 @@ def _problem(
     kind = architecture(file.architecture)
     gone = set(range(old.n_layer_all)) - set(kept)
     names = rename_tensors(file.tensors, gone & set(range(n_layers(file.tensors))))
-    infos = {new: replace(file.tensors[n], name=new) for n, new in names.items()}
+    infos = {new: file.tensors[n].rename(new) for n, new in names.items()}
     weights = Weights(infos, str(file.path))
     try:
         new = kind.HParams(file.metadata.replace_values(values), kind.arch)

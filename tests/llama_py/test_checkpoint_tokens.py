@@ -51,6 +51,22 @@ def test_a_whole_file_equals_that_of_llama_cpp(name: str, tmp_path: Path) -> Non
     assert digest == read_records()[f"whole-{name}"]["sha256"]
 
 
+def test_a_folder_is_quantized_and_shown_like_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from llama_py_tools.gguf.main import main
+
+    monkeypatch.setattr("llama_py.checkpoint.vocabulary.pre_tokenizer", lambda *_: PRE)
+    folder, file = write_whole("llama-bpe", tmp_path), tmp_path / "a.gguf"
+    assert main(["convert", str(folder), str(file)]) == 0
+    for source, out in ((folder, "b.gguf"), (file, "c.gguf")):
+        assert main(["quantize", str(source), str(tmp_path / out), "Q8_0"]) == 0
+    assert (tmp_path / "b.gguf").read_bytes() == (tmp_path / "c.gguf").read_bytes()
+    assert main(["diff", str(folder), str(file)]) == 0
+    assert main(["show", str(folder), "-k", "general.name", "-t", ""]) == 0
+    assert "Llama Bpe" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("seed", range(150))
 def test_a_damaged_folder_is_refused_with_one_line(seed: int, tmp_path: Path) -> None:
     assert try_folder(tmp_path, random.Random(seed)) in ("converted", "refused")

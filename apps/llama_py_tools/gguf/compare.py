@@ -8,6 +8,7 @@ import numpy as np
 
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.metadata import printable
+from llama_py.loading.open import open_model
 from llama_py_tools.command.progress import Progress
 from llama_py_tools.gguf.show import shape, value_text
 from llama_py_tools.models import session
@@ -18,7 +19,7 @@ CHUNK = 2**24
 
 def compare(a: str, b: str, with_bytes: bool) -> int:
     """Write a line for each difference; return 1 if a difference exists, else 0."""
-    with GGUFFile.open(a) as first, GGUFFile.open(b) as second:
+    with open_model(a) as first, open_model(b) as second:
         n = 0
         for line in (*keys(first, second), *tensors(first, second, with_bytes)):
             session.write(line + "\n")

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ggml_py.errors import GGUFError
-from llama_py.gguf.file import GGUFFile, TensorInfo
+from llama_py.gguf.file import TensorInfo
 from llama_py.gguf.metadata import printable
 from llama_py.gguf.write import encode, head, read_alignment
+from llama_py.loading.open import open_model
 from llama_py.quantize.imatrix.file import Imatrix, read_imatrix
 from llama_py.quantize.plan import TensorJob, Wishes, check_imatrix, jobs, metadata, out_path
 from llama_py.support.whole_file import replace_file
@@ -35,7 +36,7 @@ def quantize(
 ) -> None:
     """Write the file, or only print the planned changes."""
     imatrix = _imatrix(imatrix_path, include, exclude)
-    with GGUFFile.open(path) as file:
+    with open_model(path) as file:
         if wishes.overrides:
             file.override(wishes.overrides)
         work = jobs(file, wishes, imatrix)

@@ -15,6 +15,7 @@ import numpy as np
 from ggml_py.errors import GGUFError
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.metadata import Metadata, printable
+from llama_py.loading.open import open_model
 from llama_py_tools.gguf.sizes import show_size
 from llama_py_tools.models import session
 
@@ -23,7 +24,7 @@ WIDTH = 100  # characters of a string to show
 
 
 def show(path: str, keys: str, tensors: str, full: bool, as_json: bool) -> None:
-    with GGUFFile.open(path) as file:
+    with open_model(path) as file:
         chosen = [key for key in file.metadata if fnmatchcase(key, keys)]
         infos = [t for t in file.tensors.values() if fnmatchcase(t.name, tensors)]
         if as_json:
@@ -34,7 +35,7 @@ def show(path: str, keys: str, tensors: str, full: bool, as_json: bool) -> None:
 
 
 def get(path: str, key: str, as_json: bool) -> None:
-    with GGUFFile.open(path) as file:
+    with open_model(path) as file:
         if key not in file.metadata:
             similar = get_close_matches(key, file.metadata, 4, 0.5)
             hint = "llama-py-gguf show lists the keys"
