@@ -3,7 +3,7 @@ tensor, not of the model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from llama_py.checkpoint.safetensors import StoredTensor
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float32]
+PART = 1 << 22  # elements of a part
 
 
 class LazyArray:
@@ -32,9 +33,12 @@ class LazyArray:
         dtype: npt.DTypeLike,
         make: Callable[[], Array],
         stored: str = "F32",
+        make_parts: Callable[[], Iterator[Array]] | None = None,
     ) -> None:
+        """make        computes all values
+        make_parts  computes them in parts, if that takes less memory"""
         self.shape, self.dtype, self._make = tuple(shape), np.dtype(dtype), make
-        self.stored = stored
+        self.stored, self._make_parts = stored, make_parts
 
     @classmethod
     def from_stored(cls, t: StoredTensor) -> LazyArray:
@@ -47,7 +51,15 @@ class LazyArray:
             t.let_go()
             return values
 
-        return cls(t.shape, np.float16 if t.dtype == "F16" else np.float32, read, t.dtype)
+        def read_parts() -> Iterator[Array]:
+            rows = t.array().reshape(-1, t.shape[-1] if t.shape else 1)
+            step = max(1, PART // max(rows.shape[1], 1))
+            for i in range(0, len(rows), step):
+                yield from_bits(t.dtype, rows[i : i + step])
+            t.let_go()
+
+        dtype = np.float16 if t.dtype == "F16" else np.float32
+        return cls(t.shape, dtype, read, t.dtype, read_parts)
 
     @classmethod
     def from_values(cls, values: Any) -> LazyArray:
@@ -65,6 +77,13 @@ class LazyArray:
         if made.shape != self.shape:
             raise AssertionError(f"planned shape {self.shape}, computed {made.shape}")
         return made
+
+    def read_parts(self) -> Iterator[Array]:
+        """Compute the values in order, in parts of whole rows."""
+        if self._make_parts is None:
+            yield self.read()
+        else:
+            yield from self._make_parts()
 
     def _new(self, shape: Sequence[int], make: Callable[[], Array]) -> LazyArray:
         return LazyArray(shape, self.dtype, make, self.stored)
@@ -110,7 +129,7 @@ class LazyArray:
         return [self.rows(end - n, end, axis) for n, end in zip(sizes, ends, strict=True)]
 
     def take(self, indices: Sequence[int], axis: int) -> LazyArray:
-        """Return the elements with these indices of a dimension, in this order."""
+        """Return a dimension's elements in the order of indices."""
         order = np.asarray(indices)
         shape = (*self.shape[:axis], len(order), *self.shape[axis + 1 :])
         return self._new(shape, lambda: self.read().take(order, axis))
@@ -133,7 +152,11 @@ class LazyArray:
                 made[i] = array.read()
             return made
 
-        return self._new((len(arrays), *self.shape), make)
+        def make_parts() -> Iterator[Array]:
+            return (part for array in arrays for part in array.read_parts())
+
+        shape = (len(arrays), *self.shape)
+        return LazyArray(shape, self.dtype, make, self.stored, make_parts)
 
     def map(self, function: Callable[[Array], Array]) -> LazyArray:
         """Apply a function that keeps shape and type, for example `lambda x: x + 1`."""

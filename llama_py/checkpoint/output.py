@@ -44,6 +44,10 @@ class NewTensor:
     def nbytes(self) -> int:
         return n_bytes(self.type, self.array.shape or (1,))
 
+    def pieces(self) -> Iterator[memoryview]:
+        """Compute the bytes in order, in pieces."""
+        return (to_bytes(self.type, part).data for part in self.array.read_parts())
+
     def data(self) -> Bytes:
         """Compute the bytes of the tensor."""
         return to_bytes(self.type, self.array.read())
@@ -108,5 +112,5 @@ def pieces(stored: Mapping[str, bytes], tensors: Sequence[NewTensor]) -> Iterato
     alignment = read_alignment(stored)
     yield memoryview(head(stored, tensors, alignment))
     for t in tensors:
-        yield t.data().data
+        yield from t.pieces()
         yield memoryview(bytes(-t.nbytes % alignment))

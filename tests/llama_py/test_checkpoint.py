@@ -167,6 +167,16 @@ def test_types(tmp_path: Path) -> None:
         assert file.tensors["output.weight"].type == BY_NAME["bf16"]
 
 
+def test_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are the same whatever the size of the parts in which tensors are converted."""
+    whole = {name: write_tiny(name, tmp_path) for name in (LLAMA, "qwen3moe")}
+    for options in ({"outtype": "q8_0"}, {"outtype": "bf16"}):
+        made = [convert_plain(folder, **options) for folder in whole.values()]
+        monkeypatch.setattr("llama_py.checkpoint.arrays.PART", 100)
+        assert [convert_plain(folder, **options) for folder in whole.values()] == made
+        monkeypatch.undo()
+
+
 def test_shards(tmp_path: Path) -> None:
     """Shards of an index give the same file as one file with their tensors in order."""
     folder = write_tiny(LLAMA, tmp_path)
