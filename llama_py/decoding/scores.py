@@ -55,9 +55,9 @@ def score_alternatives(row: F32, ids: Sequence[int], n_top: int | None) -> tuple
     """Score several tokens by one row of logits [n_vocab]."""
     if n_top is None:
         return tuple(Score(id, None, ()) for id in ids)
-    logs = _log_softmax(row)
-    top = _most_likely(logs, n_top)
-    return tuple(Score(id, float(logs[id]), top) for id in ids)
+    log_sum = _log_sum(row)
+    top = tuple((int(i), float(row[i]) - log_sum) for i in _most_likely(row, n_top))
+    return tuple(Score(id, float(row[id]) - log_sum, top) for id in ids)
 
 
 def token_logprobs(logits: F32, id: int, n: int | None) -> tuple[float | None, Top]:
@@ -71,15 +71,14 @@ def max_rows(n_vocab: int) -> int:
     return N_LOGITS // n_vocab + 1
 
 
-def _log_softmax(row: F32) -> npt.NDArray[np.float64]:
-    x = row.astype(np.float64)
-    x -= x.max()
-    x -= np.log(np.exp(x).sum())
-    return x
+def _log_sum(row: F32) -> float:
+    """Return the logarithm of the sum of exponentials: float32 terms, a float64 sum."""
+    largest = row.max()
+    return float(largest) + float(np.log(np.exp(row - largest).sum(dtype=np.float64)))
 
 
-def _most_likely(logs: npt.NDArray[np.float64], n: int) -> Top:
-    least = np.partition(logs, -n)[-n] if 0 < n < logs.size else -np.inf
-    likely = np.flatnonzero(logs >= least) if n else np.empty(0, np.int64)
-    best = likely[np.argsort(-logs[likely], kind="stable")[:n]]
-    return tuple((int(i), float(logs[i])) for i in best)
+def _most_likely(row: F32, n: int) -> npt.NDArray[np.int64]:
+    """Return the indices of the n largest values in order; equal values by index."""
+    least = np.partition(row, -n)[-n] if 0 < n < row.size else -np.inf
+    likely = np.flatnonzero(row >= least) if n else np.empty(0, np.int64)
+    return likely[np.argsort(-row[likely], kind="stable")[:n]]

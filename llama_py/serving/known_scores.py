@@ -44,7 +44,10 @@ class KnownScores:
     def find(self, text: ScoredText) -> list[Score]:
         """Return the scores of a text's first tokens, the most that any text has."""
         best, n_best = None, len(text.scores)
-        for one in self._sizes:
+        for one in reversed(self._sizes):
+            at = slice(n_best + 1, n_best + 2)  # a token that a longer common beginning has
+            if one.ids[at] != text.ids[at]:
+                continue
             if one.kind == text.kind and one.n_top >= text.n_top:
                 n = min(common(one.ids, text.ids) - 1, len(one.scores))
                 if n > n_best:
