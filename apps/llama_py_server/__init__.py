@@ -1,7 +1,8 @@
 """llama-py-server: models over HTTP, with the interfaces of OpenAI, Anthropic and llama-server.
 
 `command` reads options, loads the model and starts the engine (`llama_py.serving`); `app` names the
-paths. A request passes these rooms, each of which imports only rooms above it in this list:
+paths. `stdio` serves the models to MCP clients without HTTP. A request passes these rooms, each of
+which imports only rooms above it in this list:
 
     wire/    reads the request body, and has all code that only concerns HTTP
     models/  provides the model that the request names

@@ -145,11 +145,11 @@ async def _unless_failed(serving: Any, loader: Loader) -> None:
 
     task = asyncio.ensure_future(serving)
     try:
-        while not task.done() and not loader.failed.is_set():
+        while not (task.done() or loader.pool.ready or loader.failed.is_set()):
             await asyncio.wait({task}, timeout=TICK)
         if loader.error is not None:
             raise loader.error
-        task.result()
+        await task
     finally:
         await cancel_task(task)
 
