@@ -144,7 +144,14 @@ def test_bytes_of_tokens(embedding: Served) -> None:
 
 
 def test_classes_of_texts_and_messages() -> None:
-    with served(*RANKS, "--chat-template", "chatml") as (client, _):
+    with served(*RANKS, "--chat-template", "chatml") as (client, state):
+        text = rendered(client, ASK)
+        plain, special = (len(state.tokenizer.tokenize(text, one)) for one in (False, True))
+        assert plain < special
+        for chat in ({"messages": ASK}, {"input": text, "add_special_tokens": False}):
+            assert post(client, chat)["usage"]["prompt_tokens"] == plain
+        for chat in ({"input": text}, {"messages": ASK, "add_special_tokens": True}):
+            assert post(client, chat)["usage"]["prompt_tokens"] == special
         for body in ({"input": "tok_1"}, {"messages": ASK}, {"messages": ASK, "task": "classify"}):
             classes = data(client, **body)
             assert len(classes) == 3 and sum(classes) == pytest.approx(1, abs=1e-5)
