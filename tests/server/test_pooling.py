@@ -72,6 +72,19 @@ def test_messages_are_the_text_of_the_template(embedding: Served) -> None:
     assert len(tokens) == len(state.tokenizer.tokenize(rendered(client, ASK), False))
 
 
+def test_special_tokens() -> None:
+    """Texts have them by default, conversations do not."""
+    flags = ("--embeddings", "--override-kv", "tokenizer.ggml.add_eos_token=bool:true")
+    with served(*flags) as (client, state):
+        text = rendered(client, ASK)
+        plain, special = (len(state.tokenizer.tokenize(text, one)) for one in (False, True))
+        assert plain < special
+        for chat in ({"messages": ASK}, {"input": text, "add_special_tokens": False}):
+            assert post(client, chat)["usage"]["prompt_tokens"] == plain
+        for chat in ({"input": text}, {"messages": ASK, "add_special_tokens": True}):
+            assert post(client, chat)["usage"]["prompt_tokens"] == special
+
+
 def test_a_message_that_continues(embedding: Served) -> None:
     """By default the last message is complete, also of the assistant."""
     client, state = embedding
@@ -144,14 +157,7 @@ def test_bytes_of_tokens(embedding: Served) -> None:
 
 
 def test_classes_of_texts_and_messages() -> None:
-    with served(*RANKS, "--chat-template", "chatml") as (client, state):
-        text = rendered(client, ASK)
-        plain, special = (len(state.tokenizer.tokenize(text, one)) for one in (False, True))
-        assert plain < special
-        for chat in ({"messages": ASK}, {"input": text, "add_special_tokens": False}):
-            assert post(client, chat)["usage"]["prompt_tokens"] == plain
-        for chat in ({"input": text}, {"messages": ASK, "add_special_tokens": True}):
-            assert post(client, chat)["usage"]["prompt_tokens"] == special
+    with served(*RANKS, "--chat-template", "chatml") as (client, _):
         for body in ({"input": "tok_1"}, {"messages": ASK}, {"messages": ASK, "task": "classify"}):
             classes = data(client, **body)
             assert len(classes) == 3 and sum(classes) == pytest.approx(1, abs=1e-5)
