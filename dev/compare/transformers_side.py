@@ -198,11 +198,16 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "lfm2": ("Lfm2Config", {"layer_types": ["conv", "full_attention"] * 2}),
     "granite": ("GraniteConfig", {}),
 }  # fmt: skip
+CLASSES: dict[str, str] = join_tables("CLASSES")  # of models without logits
 MODELS |= join_tables("MODELS")
 CONVERTER |= join_tables("CONVERTER")
+FILES: dict[str, dict[str, Any]] = join_tables("FILES")  # content of JSON files
 STORED = {"gpt-oss-mxfp4": "mxfp4", "deepseek3-fp8": "fp8", "qwen3-fp8": "fp8"}
 NAMES = (*MODELS, "rwkv7")
-OWN_SIZES = ("T5Config", "MptConfig", "GPT2Config", "BloomConfig")
+OWN_SIZES = (
+    "T5Config", "UMT5Config", "MptConfig", "GPT2Config", "BloomConfig", "GPTBigCodeConfig",
+    "DbrxConfig",
+)  # fmt: skip
 
 
 def main(llama_cpp: str, out: str, *names: str) -> int:
@@ -227,7 +232,8 @@ def make(name: str, out: Path) -> Path:
     ids = torch.randint(3, N_VOCAB, (1, N_TOKENS))
     make_kind = transformers_rwkv.make if name == "rwkv7" else partial(make_hub, name)
     folder, logits = make_kind(out, ids, N_VOCAB)
-    np.savez(out / f"{name}.npz", ids=ids[0].numpy(), logits=logits)
+    if logits is not None:
+        np.savez(out / f"{name}.npz", ids=ids[0].numpy(), logits=logits)
     return folder
 
 
@@ -238,7 +244,8 @@ def make_hub(name: str, out: Path, ids: Any, n_vocab: int) -> tuple[Path, Any]:
     config = getattr(hub, kind)(**keys if kind in OWN_SIZES else {**SIZES, **keys})
     config._attn_implementation = "eager"
     auto = hub.AutoModelForSeq2SeqLM if kind == "T5Config" else hub.AutoModelForCausalLM
-    model = auto.from_config(config).float().eval()
+    chosen = getattr(hub, CLASSES[name]) if name in CLASSES else None
+    model = (chosen(config) if chosen else auto.from_config(config)).float().eval()
     with torch.no_grad():
         for parameter in model.parameters():
             spread(torch, parameter)
@@ -251,10 +258,12 @@ def make_hub(name: str, out: Path, ids: Any, n_vocab: int) -> tuple[Path, Any]:
         )
     more = {"decoder_input_ids": ids[:, :40]} if kind == "T5Config" else {}
     with torch.no_grad():
-        logits = model(input_ids=ids, **more).logits[0].numpy()
+        logits = None if chosen else model(input_ids=ids, **more).logits[0].numpy()
     transformers_files.rename(name, folder)
     stored = folder / "config.json"
     stored.write_text(json.dumps(json.loads(stored.read_text()) | CONVERTER.get(name, {})))
+    for file, content in FILES.get(name, {}).items():
+        (folder / file).write_text(json.dumps(content))
     return folder, logits
 
 

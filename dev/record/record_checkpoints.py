@@ -49,11 +49,13 @@ def main(llama_cpp: str, out: str, *names: str) -> int:
         config.pop("_name_or_path", None)
         with tempfile.TemporaryDirectory() as temporary:
             made = Path(temporary) / name
-            write_folder(made, config, tensors)
+            files = _files(folder)
+            write_folder(made, config, tensors, files)
             file = Path(temporary) / "out.gguf"
             convert(made, file)
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
         entries[name] = {"config": config, "tensors": tensors, "sha256": digest}
+        entries[name] |= {"files": files} if files else {}
         print(name, digest[:12], flush=True)
     return _write(entries)
 
@@ -91,6 +93,12 @@ def _write(entries: dict[str, Any]) -> int:
     text = json.dumps(dict(sorted(entries.items())), separators=(",", ":"))
     FILE.write_bytes(lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME))
     return 0
+
+
+def _files(folder: Path) -> dict[str, Any]:
+    """Return the JSON files that change a conversion without a vocabulary."""
+    names = ("tokenizer.json",)
+    return {n: json.loads((folder / n).read_text()) for n in names if (folder / n).exists()}
 
 
 def _names(folder: Path) -> dict[str, Any]:

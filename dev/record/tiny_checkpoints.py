@@ -20,16 +20,22 @@ SIZES = {"F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "U8": 1}
 
 
 def read_records() -> dict[str, dict[str, Any]]:
-    """Return the recorded checkpoints by name: config, tensors (name to dtype and shape), and the
-    SHA-256 of the GGUF file in F32 without vocabulary."""
+    """Return the recorded checkpoints by name: config, tensors (name to dtype and shape), other
+    JSON files, and the SHA-256 of the GGUF file in F32 without vocabulary."""
     found: dict[str, dict[str, Any]] = json.loads(lzma.decompress(FILE.read_bytes()))
     return found
 
 
-def write_folder(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Any]) -> None:
-    """Write a checkpoint with random values."""
+def write_folder(
+    folder: Path,
+    config: Mapping[str, Any],
+    tensors: Mapping[str, Any],
+    files: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a checkpoint with random values; files: content of other JSON files, by name."""
     folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(config))
+    for name, content in {"config.json": config, **(files or {})}.items():
+        (folder / name).write_text(json.dumps(content))
     made = {
         name: (dtype, shape, values(name, dtype, shape)) for name, (dtype, shape) in tensors.items()
     }

@@ -55,6 +55,19 @@ def convert(
     output: str | os.PathLike[str],
     options: ConvertOptions | None = None,
 ) -> None:
-    """Convert a checkpoint; the output appears when it is complete. See `plan` for errors."""
+    """Convert a checkpoint; the output appears when it is complete. See `plan` for errors.
+
+    Adapters of the checkpoint are further files, `lora-TASK-NAME` in the same folder.
+    """
     chosen, tensors = plan(path, options)
-    replace_file(Path(output), pieces(chosen.out.stored, tensors))
+    for file, stored, parts in list_files(Path(output), chosen, tensors):
+        replace_file(file, pieces(stored, parts))
+
+
+def list_files(
+    output: Path, chosen: Converter, tensors: list[NewTensor]
+) -> Iterator[tuple[Path, dict[str, bytes], list[NewTensor]]]:
+    """Yield the files of a conversion, the model and its adapters: path, keys, tensors."""
+    yield output, chosen.out.stored, tensors
+    for task, out, parts in chosen.adapters():
+        yield output.with_name(f"lora-{task}-{output.name}"), out.stored, parts

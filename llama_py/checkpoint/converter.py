@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
@@ -49,6 +50,7 @@ class ConvertOptions:
     pre       name of the pre-tokenizer; "": found by its ids
     nextn     False: without layers that draft tokens
     overrides values of general.* by full key
+    dense     the layers after the pooling as well, of sentence-transformers
     """
 
     outtype: str = "auto"
@@ -56,6 +58,7 @@ class ConvertOptions:
     pre: str = ""
     nextn: bool = True
     overrides: Mapping[str, Any] = field(default_factory=dict)
+    dense: bool = False
 
 
 class Converter:
@@ -66,18 +69,23 @@ class Converter:
     arch     general.architecture
     classes  names of the model's classes in transformers
     names    GGUF tensors of the checkpoint's modules; `{}` is the number of the layer
+    prefixes  beginnings of tensors' names that only some checkpoints have
+    defaults  values that config.json may lack, since transformers knows them
     has_nextn  checkpoints may have layers that draft tokens
     """
 
     arch: ClassVar[str] = ""
     classes: ClassVar[tuple[str, ...]] = ()
     names: ClassVar[Names] = LLAMA
+    prefixes: ClassVar[tuple[str, ...]] = ()
+    defaults: ClassVar[Mapping[str, Any]] = {}
     has_nextn: ClassVar[bool] = False
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
-        self.folder, self.options, self.config = folder, options, folder.config
-        self.out = KeyValues(self.arch)
-        self.n_layer = self.integer("n_layers", "num_hidden_layers", "n_layer", "num_layers")
+        self.folder, self.options = folder, options
+        self.config: dict[str, Any] = {**self.defaults, **folder.config}
+        self.out = KeyValues(self.architecture())
+        self.n_layer = self.integer(*LAYER_COUNTS)
         self.rope = self._rope()
 
     def convert(self) -> list[NewTensor]:
@@ -86,13 +94,8 @@ class Converter:
         stored = {name: t for name, t in selected if name is not None}
         file_type, type = self.choose_type(stored)
         made = list[NewTensor]()
-        for name, values in self.extra():
-            made.append(NewTensor(name, choose_type(name, values, type), values))
-        for name, array in stored.items():
-            if name.endswith(UNUSED):
-                continue
-            for new, values in self.tensors(name, array, find_layer(name)):
-                made.append(NewTensor(new, choose_type(new, values, type), values))
+        for name, values in chain(self.extra(), self._convert(stored)):
+            made.append(NewTensor(name, self.choose_tensor_type(name, values, type), values))
         self.check_complete()
         self.out.text("general.type", "model")
         counts = count_parameters(made)
@@ -107,6 +110,14 @@ class Converter:
         n_vocab = self.config.get("vocab_size")
         self.vocabulary(Vocabulary(self.folder, self.out, n_vocab, self.options.pre or None))
         return made
+
+    def architecture(self) -> str:
+        """Return general.architecture, which may depend on config.json."""
+        return self.arch
+
+    def choose_tensor_type(self, name: str, array: LazyArray, wanted: GGMLType) -> GGMLType:
+        """Return the type of a tensor of the file."""
+        return choose_type(name, array, wanted)
 
     def find(self, *names: str) -> Any:
         """Return the value of the first name that config.json has, or None."""
@@ -131,6 +142,8 @@ class Converter:
 
     def select(self, name: str) -> str | None:
         """Return the name of a stored tensor for `tensors`; None: it is not converted."""
+        for prefix in self.prefixes:
+            name = name.removeprefix(prefix)
         if name.startswith(MEDIA_STARTS) or any(part in name for part in MEDIA):
             return None
         name = name.replace("language_model.", "")
@@ -141,6 +154,11 @@ class Converter:
     def extra(self) -> Iterator[tuple[str, LazyArray]]:
         """Yield tensors of the file that are not stored, such as frequency factors."""
         yield from ()
+
+    def _convert(self, stored: Mapping[str, LazyArray]) -> Iterator[tuple[str, LazyArray]]:
+        for name, array in stored.items():
+            if not name.endswith(UNUSED):
+                yield from self.tensors(name, array, find_layer(name))
 
     def tensors(
         self, name: str, array: LazyArray, layer: int | None
@@ -162,8 +180,12 @@ class Converter:
             )
         return found.format(layer) + dot + suffix
 
+    def adapters(self) -> Iterator[tuple[str, KeyValues, list[NewTensor]]]:
+        """Yield the LoRA adapters of a checkpoint: task, keys, tensors."""
+        yield from ()
+
     def check_complete(self) -> None:
-        """Raise ModelError if experts of a layer are missing."""
+        """Raise ModelError if experts of a layer are missing. Runs after all tensors."""
 
     def keys(self) -> None:
         """Set the architecture's keys."""
@@ -263,6 +285,9 @@ class Converter:
                 self.out.f32(f"rope.scaling.{key}", value)
 
 
+LAYER_COUNTS = (
+    "n_layers", "num_hidden_layers", "n_layer", "num_layers", "num_transformer_layers",
+)  # fmt: skip
 ORIGINAL = "original_max_position_embeddings"
 THETA = (
     "global_rope_theta", "rope_global_theta", "rope_theta_global", "rope_theta", "rotary_emb_base",

@@ -100,7 +100,7 @@ class CheckpointFolder:
 
     @cached_property
     def tensors(self) -> dict[str, LazyArray]:
-        """Name to tensor: of the shards in order of their names, each in the order of its header.
+        """Name to tensor: of the shards in order of their names, each by name.
 
         Raises ModelError if files or tensors are missing.
         """
@@ -118,7 +118,7 @@ class CheckpointFolder:
             )
         found = dict[str, LazyArray]()
         for file in files:
-            for name, t in read_safetensors(self.path / file).items():
+            for name, t in sorted(read_safetensors(self.path / file).items()):
                 found[name] = LazyArray.from_stored(t)
         if weights and (differ := sorted(weights.keys() ^ found.keys())):
             raise ModelError(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ggml_py.errors import GGUFError, ModelError
 from llama_py.gguf.write import encode
 
+FLOATS = ("epsilon", "_base", "_base_swa", "factor", "softcapping", "_bias", "_kqv", "_scale")
 OTHERS = ("general.", "tokenizer.", "adapter.")  # beginnings of keys that no architecture has
 
 
@@ -25,7 +26,7 @@ class KeyValues:
 
     def add(self, kind: str, key: str, value: Any) -> None:
         """Set a value; a key that exists keeps its place. A key
-        without the prefix general. or tokenizer. belongs to the architecture.
+        without the prefix general., tokenizer. or adapter. belongs to the architecture.
 
         Raises ModelError if the value is not of this kind.
         """
@@ -34,6 +35,14 @@ class KeyValues:
             self.stored[name] = encode(kind, value)
         except GGUFError as e:
             raise ModelError(f"config.json gives {name} an invalid value: {e}") from None
+
+    def set_all(self, values: Mapping[str, Any]) -> None:
+        """Set values of the kinds that their keys have; None is refused. See `add`."""
+        for key, value in values.items():
+            if isinstance(value, list | tuple):
+                self.array(key, value)
+            else:
+                self.add(_kind(key, value), key, value)
 
     def u32(self, key: str, value: Any) -> None:
         self.add("u32", key, value)
@@ -67,3 +76,9 @@ class KeyValues:
             else "str"
         )  # fmt: skip
         self.add(f"arr[{kind}]", key, values)
+
+
+def _kind(key: str, value: Any) -> str:
+    if isinstance(value, str | bool):
+        return "str" if isinstance(value, str) else "bool"
+    return "f32" if key.endswith(FLOATS) else "u32"

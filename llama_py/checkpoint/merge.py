@@ -57,6 +57,31 @@ class ExpertMerger:
             )
 
 
+class PartGatherer:
+    """Collects tensors of groups until a group has all its parts."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, dict[int, LazyArray]] = {}
+
+    def add(self, group: str, part: int, array: LazyArray, n: int) -> list[LazyArray] | None:
+        """Return the parts 0 .. n - 1 of a complete group, else None."""
+        found = self._waiting.setdefault(group, {})
+        found[part] = array
+        if len(found) < n:
+            return None
+        del self._waiting[group]
+        if missing := {*range(n)} - found.keys():
+            raise ModelError(f"{group}: part {min(missing)} of {n} is missing in the checkpoint")
+        return [found[i] for i in range(n)]
+
+    def check_complete(self, folder: Path) -> None:
+        """Raise ModelError if parts of a group are missing."""
+        for group, found in self._waiting.items():
+            raise ModelError(
+                f"{folder}: {group} has only {len(found)} parts; download all files of weights"
+            )
+
+
 def split_gate_up(name: str, array: LazyArray) -> Iterator[tuple[str, LazyArray]]:
     """Yield gate and up matrices of experts that are stored as one, [n_experts, 2 * n_ff, n]."""
     if array.ndim < 3 or array.shape[-2] % 2:

@@ -53,8 +53,12 @@ class NewTensor:
         return to_bytes(self.type, self.array.read())
 
 
-def choose_type(name: str, array: LazyArray, wanted: GGMLType) -> GGMLType:
+def choose_type(
+    name: str, array: LazyArray, wanted: GGMLType, in_f32: frozenset[str] = IN_F32
+) -> GGMLType:
     """Return the type of a tensor: of matrices the wanted one if rows have whole blocks.
+
+    in_f32   matrices that remain F32
 
     Raises ModelError for a tensor that GGUF cannot store.
     """
@@ -63,7 +67,7 @@ def choose_type(name: str, array: LazyArray, wanted: GGMLType) -> GGMLType:
     base = name.removesuffix(".weight")
     own = base.split(".", 2)[2] if base.startswith("blk.") else base
     is_part = name.endswith((".lora_a", ".lora_b"))
-    if array.ndim <= 1 or (not is_part and (base == name or own in IN_F32)):
+    if array.ndim <= 1 or (not is_part and (base == name or own in in_f32)):
         return F32
     if name.endswith("_norm.weight"):
         return F32

@@ -10,6 +10,7 @@ from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.keys import KeyValues
 
 TYPES = {"mean": 1, "cls": 2, "lasttoken": 3}  # llama_pooling_type
+CLASSIFIER = ("mean", "cls")
 FLAGS = {
     "pooling_mode_mean_tokens": "mean",
     "pooling_mode_cls_token": "cls",
@@ -22,12 +23,13 @@ def pooling_keys(folder: CheckpointFolder, out: KeyValues) -> None:
 
     Raises ModelError for a type that llama.cpp does not have.
     """
-    if (path := _module_path(folder)) is not None:
+    for path in find_modules(folder, "Pooling")[:1]:
         config = folder.json(f"{path}/config.json")
         kind = next((name for flag, name in FLAGS.items() if config.get(flag)), None)
         out.u32("pooling_type", _type(kind or config.get("pooling_mode")))
-    if (kind := folder.config.get("classifier_pooling")) is not None:
-        out.u32("classifier.pooling_type", _type(kind, ("mean", "cls")))
+    kind, is_classifier = folder.config.get("classifier_pooling"), "Class" in folder.model_name
+    if kind in CLASSIFIER or (kind is not None and is_classifier):
+        out.u32("classifier.pooling_type", _type(kind, CLASSIFIER))
 
 
 def _type(kind: Any, known: tuple[str, ...] = tuple(TYPES)) -> int:
@@ -36,16 +38,15 @@ def _type(kind: Any, known: tuple[str, ...] = tuple(TYPES)) -> int:
     return TYPES[kind]
 
 
-def _module_path(folder: CheckpointFolder) -> str | None:
-    """Return the subfolder of the pooling module."""
+def find_modules(folder: CheckpointFolder, kind: str) -> list[str]:
+    """Return the subfolders of modules of a kind. Raises ModelError if modules.json is invalid."""
     text = folder.text("modules.json")
     if text is None:
-        return None
+        return []
     try:
-        modules = json.loads(text)
-        found = next((m["path"] for m in modules if m["type"].endswith("Pooling")), None)
+        found = [m["path"] for m in json.loads(text) if m["type"].endswith(kind)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise ModelError(f"{folder.path / 'modules.json'}: not a list of modules") from None
-    if found is not None and (not isinstance(found, str) or ".." in found or found[:1] in "/\\"):
+    if any(not isinstance(p, str) or ".." in p or p[:1] in ("", "/", "\\") for p in found):
         raise ModelError(f"{folder.path / 'modules.json'}: a path must be within the folder")
     return found

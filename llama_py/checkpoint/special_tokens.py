@@ -17,9 +17,7 @@ ROLES = ("bos", "eos", "unk", "sep", "pad", "cls", "mask")
 # Keys of the ids, except cls.
 ID_KEYS = {
     "bos": "bos", "eos": "eos", "unk": "unknown", "sep": "seperator", "pad": "padding",
-    "mask": "mask", "eot": "eot", "eom": "eom", "prefix": "prefix", "suffix": "suffix",
-    "middle": "middle", "fim_pre": "fim_pre", "fim_suf": "fim_suf", "fim_mid": "fim_mid",
-    "fim_pad": "fim_pad", "fim_rep": "fim_rep", "fim_sep": "fim_sep",
+    "mask": "mask", "eot": "eot", "eom": "eom",
 }  # fmt: skip
 
 
@@ -234,10 +232,15 @@ class SpecialTokens:
 
 def special_texts(folder: CheckpointFolder) -> list[str]:
     """Return the texts of tokens that have a role in tokenizer_config.json."""
-    config = {**folder.json("special_tokens_map.json"), **folder.json("tokenizer_config.json")}
-    more = (config.get(key) for key in ("additional_special_tokens", "extra_special_tokens"))
-    entries = [config.get(f"{role}_token") for role in ROLES]
-    entries += [entry for listed in more if isinstance(listed, list) for entry in listed]
+    config = folder.json("tokenizer_config.json")
+    if "added_tokens_decoder" not in config:
+        config = {**folder.json("special_tokens_map.json"), **config}
+    own = (key for key in config if key.endswith("_token"))
+    entries = [config.get(key) for key in (*(f"{role}_token" for role in ROLES), *own)]
+    for key in ("additional_special_tokens", "extra_special_tokens"):
+        more = config.get(key)
+        more = [*more.values()] if isinstance(more, dict) else more
+        entries += more if isinstance(more, list) else []
     texts = (entry.get("content") if isinstance(entry, dict) else entry for entry in entries)
     return list(dict.fromkeys(text for text in texts if isinstance(text, str)))
 

@@ -20,6 +20,7 @@ from llama_py.checkpoint.sentencepiece import (
     UNKNOWN,
     UNUSED,
     USER_DEFINED,
+    TokenPiece,
     read_sentencepiece,
 )
 from llama_py.checkpoint.special_tokens import SpecialTokens, special_texts
@@ -74,7 +75,7 @@ class Vocabulary:
         """
         tokens, types, found = self.tokens_of_json(pre)
         special = SpecialTokens(self.folder, with_merges=True)
-        self._write(model, found, tokens, types)
+        self.write(model, found, tokens, types)
         special.write(self.out)
         return special
 
@@ -117,19 +118,33 @@ class Vocabulary:
         added = {token.content for token in found.get_added_tokens_decoder().values()}
         missing = [text for text in special_texts(self.folder) if text not in added]
         found.add_special_tokens([AddedToken(text, special=True) for text in missing])
+        found.no_truncation()  # of sentence-transformers
+        found.no_padding()
         return found
 
     def sentencepiece(self) -> SpecialTokens:
         """Write the vocabulary of tokenizer.model (_set_vocab_sentencepiece)."""
         tokens, scores, types = self.pieces()
-        self._write("llama", "default", tokens, types, scores)
-        special = SpecialTokens(self.folder, n_vocab=len(tokens))
-        special.write(self.out)
-        return special
+        self.write("llama", "default", tokens, types, scores)
+        return self.write_special(len(tokens))
 
     def pieces(self) -> tuple[list[str], list[float], list[int]]:
-        """Return the tokens of tokenizer.model, their scores and types."""
+        """Return the tokens of tokenizer.model, their scores and types, with tokens that
+        tokenizer_config.json adds."""
         found = read_sentencepiece(self.folder.path / "tokenizer.model").pieces
+        tokens, scores, types = self.add_tokens(found)
+        added = self.folder.json("tokenizer_config.json").get("added_tokens_decoder", {})
+        for key, token in added.items():
+            if _is_id(id := int(key), len(tokens)):
+                text = token["content"]
+                is_special = token.get("special") or looks_special(text)
+                types[id] = CONTROL if is_special else USER_DEFINED
+                tokens[id] = text if is_special else text.replace(SPACE, " ")
+                scores[id] = ADDED_SCORE
+        return tokens, scores, types
+
+    def add_tokens(self, found: Sequence[TokenPiece]) -> tuple[list[str], list[float], list[int]]:
+        """Return pieces as tokens, scores and types, with the tokens of added_tokens.json."""
         n_vocab = self._check_size(0, len(found))
         tokens = [f"[PAD{i}]" for i in range(n_vocab)]
         scores, types = [LEAST_SCORE] * n_vocab, [UNUSED] * n_vocab
@@ -140,14 +155,6 @@ class Vocabulary:
         for text, id in self.folder.json("added_tokens.json").items():
             if _is_id(id, n_vocab):
                 tokens[id], scores[id], types[id] = text, ADDED_SCORE, USER_DEFINED
-        added = self.folder.json("tokenizer_config.json").get("added_tokens_decoder", {})
-        for key, token in added.items():
-            if _is_id(id := int(key), n_vocab):
-                text = token["content"]
-                is_special = token.get("special") or looks_special(text)
-                types[id] = CONTROL if is_special else USER_DEFINED
-                tokens[id] = text if is_special else text.replace(SPACE, " ")
-                scores[id] = ADDED_SCORE
         return tokens, scores, types
 
     @property
@@ -175,11 +182,9 @@ class Vocabulary:
             other = NORMAL if id < n_base else USER_DEFINED
             tokens.append(text)
             scores.append(-float(id) if id not in added else ADDED_SCORE)
-            types.append(BYTE if _is_byte(text) else CONTROL if is_special else other)
-        self._write("llama", "default", tokens, types, scores)
-        written = SpecialTokens(self.folder, n_vocab=len(tokens))
-        written.write(self.out)
-        return written
+            types.append(BYTE if is_byte(text) else CONTROL if is_special else other)
+        self.write("llama", "default", tokens, types, scores)
+        return self.write_special(len(tokens))
 
     def _check_size(self, least: int, default: int) -> int:
         """Return the number of tokens of the model."""
@@ -191,16 +196,24 @@ class Vocabulary:
             )
         return n_vocab
 
-    def _write(
+    def write_special(self, n_vocab: int) -> SpecialTokens:
+        """Write the special tokens with ids below n_vocab."""
+        special = SpecialTokens(self.folder, n_vocab=n_vocab)
+        special.write(self.out)
+        return special
+
+    def write(
         self,
         model: str,
-        pre: str,
+        pre: str | None,
         tokens: Sequence[str],
         types: Sequence[int],
         scores: Sequence[float] = (),
     ) -> None:
+        """Write the kind of tokenizer and its tokens."""
         self.out.text("tokenizer.ggml.model", model)
-        self.out.text("tokenizer.ggml.pre", pre)
+        if pre is not None:
+            self.out.text("tokenizer.ggml.pre", pre)
         self.out.array("tokenizer.ggml.tokens", tokens)
         if scores:
             self.out.array("tokenizer.ggml.scores", scores)
@@ -238,5 +251,6 @@ def _is_id(id: Any, n_vocab: int) -> bool:
     return type(id) is int and 0 <= id < n_vocab
 
 
-def _is_byte(text: str) -> bool:
+def is_byte(text: str) -> bool:
+    """Return True for the text of a byte's token, such as <0x0A>."""
     return len(text) == 6 and text.startswith("<0x") and text.endswith(">")

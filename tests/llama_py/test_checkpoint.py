@@ -42,7 +42,8 @@ LLAMA = "llama"
 
 def write_tiny(name: str, where: Path) -> Path:
     made = where / name
-    write_folder(made, RECORDED[name]["config"], RECORDED[name]["tensors"])
+    entry = RECORDED[name]
+    write_folder(made, entry["config"], entry["tensors"], entry.get("files"))
     return made
 
 

@@ -55,6 +55,12 @@ class ConvertParams(Params):
         metavar="NAME",
         env="",
     )
+    dense: bool = option(
+        False,
+        "--sentence-transformers-dense-modules",
+        "convert the layers after the pooling as well",
+        env="",
+    )
     no_nextn: bool = option(
         False, "--no-nextn --no-mtp", "convert without layers that draft tokens", env=""
     )
@@ -68,7 +74,7 @@ class ConvertParams(Params):
 def run(args: argparse.Namespace) -> None:
     """Convert a checkpoint, or print the tensors of the new file."""
     from llama_py.checkpoint.adapter import is_adapter, plan_adapter
-    from llama_py.checkpoint.convert import plan
+    from llama_py.checkpoint.convert import list_files, plan
     from llama_py.checkpoint.converter import ConvertOptions
     from llama_py.checkpoint.models import converters
 
@@ -78,7 +84,7 @@ def run(args: argparse.Namespace) -> None:
             session.write(f"{name:40} {kind.arch}\n")
         return
     options = ConvertOptions(
-        o.outtype.lower(), o.model_name, o.pre, not o.no_nextn, _overrides(o.metadata)
+        o.outtype.lower(), o.model_name, o.pre, not o.no_nextn, _overrides(o.metadata), o.dense
     )
     if is_adapter(o.folder):
         if not o.base:
@@ -93,7 +99,8 @@ def run(args: argparse.Namespace) -> None:
             session.write(f"{t.name:40} {t.type!s:5} [{', '.join(map(str, t.dims))}]\n")
         return
     out = Path(o.output or Path(o.folder) / chosen.file_name)
-    write(check_free(out, o.force), chosen.out.stored, tensors)
+    for path, stored, parts in list_files(out, chosen, tensors):
+        write(check_free(path, o.force), stored, parts)
 
 
 def write(path: Path, stored: dict[str, bytes], tensors: list[Any]) -> None:

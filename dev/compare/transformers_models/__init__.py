@@ -1,5 +1,6 @@
 """More tiny models of transformers for transformers_side.py, one module for each family: `MODELS`,
-and `CONVERTER`, further keys of config.json for llama.cpp's converter."""
+`CLASSES` of models without logits, `CONVERTER`, further keys of config.json for llama.cpp's
+converter, and `FILES`, the content of further JSON files."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from llama_py.checkpoint.special_tokens import SpecialTokens
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 CODE_LLAMA, GRANITE = 32016, 49152  # sizes of vocabularies
-INFILL = {"prefix": 32007, "suffix": 32008, "middle": 32009, "eot": 32010}
+END_OF_INFILL = 32010  # a token of Code Llama
 MIXTRAL = {
     "block_sparse_moe.gate": "ffn_gate_inp",
     "block_sparse_moe.experts.w1": "ffn_gate_exps",
@@ -105,9 +105,8 @@ class LlamaConverter(Converter):
             v.bpe()
         n_vocab = self.config.get("vocab_size", 32000)
         if n_vocab == CODE_LLAMA:
-            special = SpecialTokens(self.folder, roles=tuple(INFILL))
-            for role, id in INFILL.items():
-                special.set(role, id)
+            special = SpecialTokens(self.folder, roles=("eot",))
+            special.set("eot", END_OF_INFILL)
             special.write(self.out)
         if n_vocab == GRANITE:
             self.out.boolean("tokenizer.ggml.add_bos_token", False)
