@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
@@ -24,8 +25,11 @@ from llama_py.checkpoint.sentencepiece import (
     read_sentencepiece,
 )
 from llama_py.checkpoint.special_tokens import SpecialTokens, special_texts
+from llama_py.tokenizer.pre import PRE_TOKENIZERS
 
-PRE_TOKENIZERS = Path(__file__).parents[1] / "data" / "pre_tokenizers.txt"
+log = logging.getLogger("llama_py")
+
+DIGESTS = Path(__file__).parents[1] / "data" / "pre_tokenizers.txt"
 SPACE = "\u2581"  # SentencePiece's sign of a space
 LEAST_SCORE, ADDED_SCORE = -10000.0, -1000.0
 # Tokens that some tokenizers do not mark as special: of deepseek-coder, gemma, command-r.
@@ -221,9 +225,10 @@ class Vocabulary:
 
 
 def pre_tokenizer(folder: CheckpointFolder, tokenizer: Tokenizer) -> str:
-    """Return the name of a pre-tokenizer by the ids of a text.
+    """Return the name of a pre-tokenizer: by the ids of a text as in llama.cpp's converter, or else
+    the first that splits this text into the same words.
 
-    Raises ModelError if llama.cpp's converter does not know these ids.
+    Raises ModelError if no pre-tokenizer of llama.cpp does.
     """
     plain = tokenizer.encode(PROBE, add_special_tokens=False).ids
     special = SpecialTokens(folder).ids
@@ -233,6 +238,12 @@ def pre_tokenizer(folder: CheckpointFolder, tokenizer: Tokenizer) -> str:
     digests = [sha256(str(ids).encode()).hexdigest() for ids in possible]
     known = _names_by_digest()
     name = next((known[digest] for digest in digests if digest in known), None)
+    if name is None and (name := _find_equal(folder, tokenizer)) is not None:
+        log.warning(
+            "%s: unknown to llama.cpp's converter, its pre-tokenizer splits a text like %s",
+            folder.path,
+            name,
+        )
     if name is None:
         raise ModelError(
             f"{folder.path}: its pre-tokenizer is not known (ids of the test text: {digests[0]}); "
@@ -241,9 +252,24 @@ def pre_tokenizer(folder: CheckpointFolder, tokenizer: Tokenizer) -> str:
     return name
 
 
+def _find_equal(folder: CheckpointFolder, tokenizer: Tokenizer) -> str | None:
+    """Return the first pre-tokenizer that splits PROBE like a tokenizer, or None."""
+    if tokenizer.pre_tokenizer is None:
+        return None
+    pieces = tokenizer.pre_tokenizer.pre_tokenize_str(PROBE)
+    own = [PROBE[start:end] for _, (start, end) in pieces]
+    ignores = bool(folder.json("tokenizer.json")["model"].get("ignore_merges"))
+    equal = [
+        (one.ignore_merges != ignores, i, name)
+        for i, (name, one) in enumerate(PRE_TOKENIZERS.items())
+        if one.as_bytes and one.split(PROBE) == own
+    ]
+    return min(equal)[2] if equal else None
+
+
 @cache
 def _names_by_digest() -> dict[str, str]:
-    rows = (line.split(" ", 1) for line in PRE_TOKENIZERS.read_text("utf-8").splitlines())
+    rows = (line.split(" ", 1) for line in DIGESTS.read_text("utf-8").splitlines())
     return {digest: name for digest, name in rows}
 
 

@@ -14,6 +14,9 @@ from pathlib import Path
 import numpy as np
 import PIL.Image
 
+from dev.record.tiny_checkpoints import read_records
+from dev.record.tiny_checkpoints import write_adapter as write_peft
+from dev.record.whole_checkpoints import write_whole
 from ggml_cpu import store
 from llama_py.gguf.file import GGUFFile
 from tests.support import large_models, mcp_server
@@ -41,6 +44,14 @@ def _gguf(*words: str | Path) -> None:
 
 def _copy_demo(path: Path) -> None:
     shutil.copy(DEMO, path)
+
+
+def _write_checkpoint(path: Path) -> None:
+    write_whole("qwen3-bpe", path.parent).rename(path)
+
+
+def _write_peft(path: Path) -> None:
+    write_peft(path, read_records()["qwen3"]["tensors"])
 
 
 def _write_model(path: Path) -> None:
@@ -136,6 +147,8 @@ def _write_servers(path: Path) -> None:
 
 # A name in a command: how its file or folder is written. A later one may replace an earlier one.
 FILES: dict[str, Callable[[Path], None]] = {
+    "Qwen3-0.6B": _write_checkpoint,
+    "my-adapter": _write_peft,
     "model.gguf": _write_model,
     "demo.gguf": _copy_demo,
     "x.gguf": _copy_demo,

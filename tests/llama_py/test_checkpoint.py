@@ -325,15 +325,15 @@ def test_a_folder_is_loaded_like_its_file(tmp_path: Path) -> None:
         with llama_py.load(source) as model, model.context(n_ctx=64) as ctx:
             logits.append(ctx.decode([1, 5, 9, 2])[-1])
     assert logits[0].tobytes() == logits[1].tobytes()
-    with pytest.raises(ModelError, match="pre-tokenizer is not known"):
-        llama_py.load(folder)
+    with llama_py.load(folder) as model:  # its pre-tokenizer is found
+        assert model.tokenizer.tokenize("a") == [64]
 
 
 def byte_tokenizer() -> dict[str, Any]:
-    """Return a byte-level BPE without merges, as tokenizer.json."""
+    """Return a byte-level BPE with one merge, as tokenizer.json."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    made = Tokenizer(models.BPE({chr(33 + i): i for i in range(90)}, []))
+    made = Tokenizer(models.BPE({chr(33 + i): i for i in range(90)} | {"th": 90}, [("t", "h")]))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     found: dict[str, Any] = json.loads(made.to_str())
     return found

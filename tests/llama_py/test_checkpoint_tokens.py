@@ -22,6 +22,7 @@ from llama_py.checkpoint.keys import KeyValues
 from llama_py.checkpoint.sentencepiece import read_sentencepiece
 from llama_py.checkpoint.special_tokens import SpecialTokens
 from llama_py.checkpoint.vocabulary import PROBE, Vocabulary
+from llama_py.tokenizer.pre import PRE_TOKENIZERS
 
 
 def folder(path: Path, **files: Any) -> CheckpointFolder:
@@ -100,8 +101,35 @@ def test_tokens_with_roles_are_special(tmp_path: Path) -> None:
     assert types[n : n + 6] == [3, 3, 3, 3, 3, 5]
 
 
+def test_a_pre_tokenizer_is_found_by_its_words(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ids of other vocabularies are not known, but the words of a text are."""
+    tokenizer, split = bpe(), {"type": "Split", "behavior": "Isolated", "invert": False}
+    qwen = (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+        r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+    )
+    level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "use_regex": False,
+        "trim_offsets": True,
+    }
+    for no, (pattern, name) in enumerate((("", "gpt-2"), (qwen, "qwen2"))):
+        if pattern:
+            parts = [{**split, "pattern": {"Regex": pattern}}, level]
+            tokenizer["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": parts}
+        given = folder(tmp_path / str(no), tokenizer=tokenizer)
+        *_, found = Vocabulary(given, KeyValues("x"), 300).tokens_of_json()
+        kinds = PRE_TOKENIZERS[found].cuts, PRE_TOKENIZERS[name].cuts
+        assert kinds[0] == kinds[1], found
+    assert "splits a text like" in caplog.text
+
+
 def test_unknown_pre_tokenizer(tmp_path: Path) -> None:
-    given = folder(tmp_path / "a", tokenizer=bpe())
+    tokenizer = {**bpe(), "pre_tokenizer": {"type": "Whitespace"}}
+    given = folder(tmp_path / "a", tokenizer=tokenizer)
     with pytest.raises(ModelError, match="--pre NAME"):
         Vocabulary(given, KeyValues("x"), 300).bpe()
     with pytest.raises(ModelError, match="vocab_size must be at least"):
