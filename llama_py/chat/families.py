@@ -11,10 +11,12 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from llama_py.chat.messages import Message, content_parts, content_text
+from llama_py.chat.messages import Message, content_parts, content_text, is_of_calls
 from llama_py.support.warn_once import warn_once
 
 Adjust = Callable[[list[Message]], list[Message]]
+
+GO_MARK = "{# Go template #}"  # begins the translation of a Go template
 
 LANGUAGES = ("source_lang_code", "target_lang_code")  # variables of templates that translate
 LANGUAGE = "en-GB"  # default of both
@@ -146,6 +148,19 @@ def thoughts_or_content(messages: list[Message]) -> list[Message]:
     return found
 
 
+def merge_roles(messages: list[Message]) -> list[Message]:
+    """Merge consecutive messages of a role, like Ollama (template.go:collate)."""
+    found: list[Message] = []
+    for message in messages:
+        last = found[-1] if found else {"role": ""}
+        if message["role"] == last["role"] and not (is_of_calls(message) or is_of_calls(last)):
+            text = f"{content_text(last)}\n\n{content_text(message)}"
+            found[-1] = {**last, "content": text}
+        else:
+            found.append(message)
+    return found
+
+
 def results_in_order(messages: list[Message]) -> list[Message]:
     """Return messages with tool results in the order of their calls."""
     found, order, i = list(messages), dict[str, int](), 0
@@ -202,6 +217,7 @@ def _response(message: Message, calls: list[Any], i: int) -> Message:
 
 
 FAMILIES: tuple[tuple[tuple[str, ...], tuple[str, ...], Adjust], ...] = (
+    ((GO_MARK,), (), merge_roles),
     (("[SYSTEM_PROMPT]", "[TOOL_CALLS]", "[ARGS]"), ("[CALL_ID]",), thoughts_as_parts),
     (("<|channel|>",), (), thoughts_or_content),
     (("<|tool_list_start|>", "<|tool_list_end|>"), (), thoughts_as_thinking),

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from ggml_py.errors import ModelError
+from llama_py.chat.go_template import is_go_template, to_jinja
 from llama_py.params.near import did_you_mean
 
 DEFAULT = "chatml"  # for models without a template
@@ -25,12 +26,13 @@ def named_templates() -> dict[str, str]:
 
 def template_source(text: str) -> str:
     """Return the text of a template: of a known name, or the text itself if it is not a single
-    word. A text without `{` is also a template, the same for every conversation.
+    word. A text without `{` is also a template, the same for every conversation. A Go template,
+    like in Ollama's Modelfiles, is translated.
 
-    Raises ModelError, which lists all names, for an unknown name.
+    Raises ModelError, which lists all names, for an unknown name, and for an invalid Go template.
     """
     if "{" in text or len(text.split()) > 1:
-        return text
+        return to_jinja(text) if is_go_template(text) else text
     if text not in named_templates():
         meant = did_you_mean(text, named_templates()) or f"known: {', '.join(named_templates())}"
         raise ModelError(f"unknown chat template {text!r}; {meant}")

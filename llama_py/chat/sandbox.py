@@ -220,8 +220,9 @@ def now() -> datetime.datetime:
     return datetime.datetime.now()
 
 
-def strftime_now(format: str) -> str:
-    return (MOMENT if _STILL.is_so else now()).strftime(format)
+def strftime_now(format: str, days: int = 0) -> str:
+    """Return the time; `days`, which only Go templates use, are added."""
+    return ((MOMENT if _STILL.is_so else now()) + datetime.timedelta(days)).strftime(format)
 
 
 def choose_random(items: Any) -> Any:
