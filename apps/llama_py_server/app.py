@@ -92,6 +92,7 @@ def app(
             limits=lambda: body_limits[pool.sees],
             seconds=listen.timeout_read,
             large=large,
+            uploads=f"{prefix}/api/blobs/",
         ),
     ]
     failed = {HTTPException: _refuse, Exception: _fail}

@@ -51,6 +51,7 @@ from llama_py_tools.generate import vision
 from llama_py_tools.generate.vision import VisionParams
 from llama_py_tools.mcp.params import McpParams
 from llama_py_tools.models import session
+from llama_py_tools.models.local_models import PULL
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -330,7 +331,7 @@ def _prepare_grammars(model: Model) -> None:
 
 def _count_models(n: int) -> str:
     if not n:
-        return "ready, but without models; download one: llama-py pull USER/MODEL"
+        return f"ready, but without models; download one, then start the server again: {PULL}"
     return f"ready: {n} model{'s' * (n > 1)}"
 
 

@@ -118,6 +118,8 @@ CHANGES = {
     ("DELETE", "/api/delete"),
     ("POST", "/api/create"),
     ("POST", "/api/copy"),
+    ("POST", "/api/push"),
+    ("POST", "/api/blobs/{digest}"),
     ("GET", "/tools"),
     ("POST", "/tools/call"),
 }
@@ -137,7 +139,7 @@ def test_every_route_asks_who_it_is(state: ModelState) -> None:
         for method in route.methods - {"HEAD"}:
 
             def ask(**headers: str) -> httpx.Response:
-                path = route.path_format.format(id_slot=0, name="x")  # noqa: B023
+                path = route.path_format.format(id_slot=0, name="x", digest="x")  # noqa: B023
                 return client.request(method, path, content=b"{", headers=headers)  # noqa: B023
 
             keyless = {ask().status_code == 401, ask(**wrong).status_code == 401}

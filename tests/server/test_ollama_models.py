@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from llama_py_server import command
 from llama_py_server.app import app
 from llama_py_server.command import build_model_pool, parser
 from llama_py_server.models.model_pool import ModelPool
@@ -176,6 +177,41 @@ def test_a_created_model(client: TestClient, pool: ModelPool, capsys: Any) -> No
     assert merged["settings"]["max_tokens"] == 5 and merged["settings"]["n_ctx"] == 256
 
 
+def test_a_go_template(client: TestClient, pool: ModelPool) -> None:
+    template = "{{ range .Messages }}[{{ .Role }}] {{ .Content }}\n{{ end }}"
+    recipe = {"from": "sea", "template": template, "system": "Be brief."}
+    assert create(client, "go", **recipe).status_code == 200
+    chatted = chat(client, "go")
+    with pool.models.use("go") as served:
+        tokens = served.state.tokenizer.tokenize(
+            f"[system] Be brief.\n[user] {ASK[0]['content']}\n"
+        )
+    assert chatted["prompt_eval_count"] == len(tokens)
+    body = {"model": "go", "prompt": ASK[0]["content"], "stream": False, "options": FEW}
+    generated = client.post("/api/generate", json=body).json()
+    assert generated["response"] == chatted["message"]["content"]
+    shown = client.post("/api/show", json={"model": "go"}).json()
+    assert shown["template"] == template and f'TEMPLATE """{template}"""' in shown["modelfile"]
+    assert shown["capabilities"] == ["completion"]
+    bad = create(client, "bad", **{"from": "sea", "template": "a\n{{ if .System }}"})
+    assert bad.status_code == 400
+    assert bad.json()["error"].startswith("Go template, line 2: unexpected end of the template")
+
+
+def test_a_go_template_for_infill(client: TestClient, pool: ModelPool) -> None:
+    template = "{{ if .Suffix }}<P>{{ .Prompt }}<S>{{ .Suffix }}<M>{{ else }}{{ .Prompt }}{{ end }}"
+    assert create(client, "hole", **{"from": "sea", "template": template}).status_code == 200
+    assert client.post("/api/show", json={"model": "hole"}).json()["capabilities"] == [
+        "completion",
+        "insert",
+    ]
+    body = {"model": "hole", "prompt": "to", "suffix": "be", "stream": False, "options": FEW}
+    found = client.post("/api/generate", json=body).json()
+    with pool.models.use("hole") as served:
+        tokens = served.state.tokenizer.tokenize("<P>to<S>be<M>")
+    assert found["prompt_eval_count"] == len(tokens)
+
+
 def test_a_changed_recipe_is_used(client: TestClient) -> None:
     for n in (2, 3):
         create(client, "short", **{"from": "sea", "parameters": {"num_predict": n}})
@@ -198,7 +234,7 @@ def test_wrong_recipes(client: TestClient) -> None:
     for body in (
         {},
         {"from": "sea", "files": {"a": "b"}},
-        {"from": "sea", "template": "{{ .Prompt }}"},
+        {"from": "sea", "template": "{{ .Prompt"},
         {"from": "sea", "template": "{% for"},
         {"from": "sea", "parameters": {"top_k": "x"}},
         {"from": "sea", "parameters": {"num_ctx": -4}},
@@ -231,6 +267,21 @@ def test_a_created_model_without_its_base_is_omitted(pool: ModelPool, client: Te
     assert tags(client) == ["plain:latest", "sea-q8_0:latest"]
 
 
+def test_without_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LLAMA_PY_MODELS", "LLAMA_CACHE", "HF_HUB_CACHE"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    empty = make_pool()
+    found = make_client(empty).post("/api/chat", json={"model": "x", "messages": ASK})
+    assert found.status_code == 404
+    assert found.json()["error"].startswith(
+        "model 'x' not found; the server has no models: download one, such as: llama-py pull "
+    )
+    assert (
+        "llama-py pull" in command._count_models(0) and command._count_models(1) == "ready: 1 model"
+    )
+    empty.close()
+
+
 def test_pulls_of_unknown_models(client: TestClient) -> None:
     assert client.post("/api/pull", json={"model": "sea"}).text.splitlines()[-1] == (
         '{"status":"success"}'
@@ -252,7 +303,8 @@ def test_ollamas_client(client: TestClient) -> None:
         assert c.show("sea").modelinfo["general.architecture"] == "qwen35moe"
         assert c.ps().models[0].size_vram == 0
         steps = [one.status for one in c.create("new", from_="sea", system="x", stream=True)]
-        assert steps == ["writing manifest", "success"]
+        assert steps[0].startswith("creating new layer sha256:")
+        assert steps[1:] == ["writing manifest", "success"]
         assert c.copy("new", "newer").status == c.delete("new").status == "success"
         with pytest.raises(ollama.ResponseError, match="not found") as error:
             c.chat("new", ASK)

@@ -12,6 +12,7 @@ from ggml_py.errors import ModelError
 from llama_py.loading.hub import is_model
 from llama_py.serving import model_size
 from llama_py_server.models import preset
+from llama_py_server.models.created_files import find_model
 from llama_py_server.models.model_pool import ModelEntry
 from llama_py_server.models.preset import ALL, Preset
 from llama_py_server.models.state import ModelRecord, ModelState
@@ -20,7 +21,7 @@ from llama_py_tools.command.logs import log
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.generate import vision
 from llama_py_tools.generate.vision import VisionParams
-from llama_py_tools.models import created, hub, local_models
+from llama_py_tools.models import blobs, created, hub, local_models
 
 Open = Callable[[argparse.Namespace, ModelRecord], "ModelState"]
 # Options of the server's command line that apply to a single model.
@@ -169,9 +170,14 @@ def _list_cached() -> Iterator[CatalogEntry]:
 def _list_created(found: Mapping[str, CatalogEntry]) -> Iterator[CatalogEntry]:
     """Yield created models. found: models by name, which have their bases"""
     for name, recipe in created.read_created().items():
-        base = found.get(recipe.get("from", ""))
+        source, base = recipe.get("from", ""), found.get(recipe.get("from", ""))
+        if recipe.get("files"):
+            path, source = find_model(recipe), "file"
+            eyes = _eyes(path) if path else ""
+            eyes = eyes or (base.mmproj if base else "")
+            base = CatalogEntry(name, str(path), "created", mmproj=eyes) if path else None
         if base is None or name in found:
-            log.warning("created model %s is omitted: no model %s", name, recipe.get("from"))
+            log.warning("created model %s is omitted: no model %s", name, source)
             continue
         yield replace(base, name=name, kind="created", others=(), recipe=recipe)
 
@@ -183,6 +189,9 @@ def _apply(recipe: Mapping[str, Any], own: argparse.Namespace) -> None:
     if recipe.get("template"):
         own.chat_template, own.chat_template_file = recipe["template"], ""
     own.system_prompt = recipe.get("system", "")
+    if adapters := recipe.get("adapters"):
+        files = ((str(blobs.blob_path(digest)), 1.0) for digest in adapters)
+        own.lora = (*(own.lora or ()), *files)
 
 
 def _eyes(path: Path) -> str:

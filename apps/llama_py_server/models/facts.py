@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ggml_py.errors import GGMLError
+from llama_py.chat.go_template import takes_suffix
 from llama_py.gguf.file_types import FILE_TYPES, guess_type
 from llama_py.loading.open import open_model
 from llama_py.serving import model_size
@@ -86,15 +87,17 @@ def _read(path: str, changed: int, size: int) -> FileFacts:
             kind=next((t.name for t in FILE_TYPES.values() if t.number == number), "unknown"),
             metadata=facts,
             template=template,
-            capabilities=_capabilities(file.architecture, facts, template),
+            capabilities=list_capabilities(file.architecture, facts, template),
         )
 
 
-def _capabilities(arch: str, facts: Mapping[str, Any], template: str) -> tuple[str, ...]:
+def list_capabilities(arch: str, facts: Mapping[str, Any], template: str) -> tuple[str, ...]:
+    """Return Ollama's names of a model's tasks; facts: its metadata, template: in Jinja"""
     if facts.get(f"{arch}.pooling_type"):
         return ("embedding",)
     found = ["completion"]
-    if all(f"tokenizer.ggml.{name}_token_id" in facts for name in ("fim_pre", "fim_suf")):
+    marks = (f"tokenizer.ggml.{name}_token_id" in facts for name in ("fim_pre", "fim_suf"))
+    if all(marks) or takes_suffix(template):
         found.append("insert")
     if "tools" in template:
         found.append("tools")

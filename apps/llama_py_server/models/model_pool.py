@@ -16,10 +16,17 @@ from llama_py_server.models.names import find_name
 from llama_py_server.models.state import ModelRecord
 from llama_py_server.models.summary import ModelSummary, summarize
 from llama_py_server.wire.errors import HTTPError, UnknownModel, invalid, without_folders
+from llama_py_tools.models.local_models import PULL
 
 if TYPE_CHECKING:
     from llama_py_server.models.loss import Loss
     from llama_py_server.models.state import ModelState
+
+
+_NO_MODELS = (
+    f"; the server has no models: download one, such as: {PULL}, then start the server again or"
+    " open /v1/models?reload=1"
+)
 
 
 @dataclass
@@ -183,7 +190,7 @@ class ModelPool:
         known = {other: e for e in self.entries.values() for other in e.others} | self.entries
         found = find_name(name, known)
         if found is None:
-            raise UnknownModel(name)
+            raise UnknownModel(name, "" if known else _NO_MODELS)
         return known[found]
 
     def summary(self, entry: ModelEntry) -> ModelSummary | None:

@@ -16,6 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from llama_py.batch.prompts import n_cells
+from llama_py.chat.go_template import takes_suffix
 from llama_py.chat.messages import has_images
 from llama_py.serving import TooLong
 from llama_py.text.embed import normalize_rows
@@ -129,7 +130,11 @@ def _read_generate(state: ModelState, body: Body) -> Found:
     if body.get("raw") or body.get("suffix"):
         given = from_ollama.raw_body(body, n_ctx)
         read = read_prompts
-        if suffix := text(body, "suffix"):
+        suffix = text(body, "suffix")
+        if suffix and not body.get("raw") and takes_suffix(state.template.source):
+            words = {"Prompt": text(body, "prompt"), "Suffix": suffix}
+            given["prompt"] = state.template.render_variables(**words)
+        elif suffix:
             read, given["suffix"] = read_suffix, suffix
         (found, *_), delivery = read(state, given)
         if from_ollama.wants_logprobs(body):

@@ -1,4 +1,4 @@
-"""Routes of Ollama's API that change models: /api/pull, /api/delete, /api/create, /api/copy."""
+"""Routes of Ollama's API that change models: /api/pull, /api/push, /api/delete, /api/copy."""
 
 from __future__ import annotations
 
@@ -6,28 +6,26 @@ import asyncio
 import hashlib
 import re
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from llama_py.chat import ChatTemplate
+from ggml_py.errors import GGMLError
 from llama_py_server.models.fetches import LOOK
 from llama_py_server.models.names import LATEST, find_name, strip_host
 from llama_py_server.routes.hub import check_permission, remove_entry
 from llama_py_server.routes.ollama_models import read_name
-from llama_py_server.schema import from_ollama
-from llama_py_server.schema.completion import PARAMS
-from llama_py_server.schema.fields import read_fields
 from llama_py_server.wire import work
-from llama_py_server.wire.body import Body, check_length, inner, objects, read_object, text
+from llama_py_server.wire.body import Body, read_object, text
 from llama_py_server.wire.clients import unless_gone
-from llama_py_server.wire.errors import HTTPError, invalid
+from llama_py_server.wire.errors import HTTPError, as_http_error, invalid
 from llama_py_server.wire.responses import GONE, as_json
 from llama_py_server.wire.sse import LINES, Frame, dumps
 from llama_py_tools.command.params import FileParams
-from llama_py_tools.models import created, hub
+from llama_py_tools.models import blobs, created, hub
 
 if TYPE_CHECKING:
     from llama_py_server.models.fetches import Fetch
@@ -37,12 +35,8 @@ Status = dict[str, Any]
 Recipes = dict[str, created.Recipe]
 _LOCK = threading.Lock()  # of the file of created models
 MAX_CREATED = 1024  # created models
-MAX_CTX = 2**31 - 1
 _PART = r"\w[\w.-]{0,79}"
 _NAME = re.compile(rf"{_PART}(/{_PART}){{0,3}}(:{_PART})?", re.ASCII)
-_GO = re.compile(r"\{\{-?\s*(\.|(if|range|with|template)\s)")  # begins an action of Go's templates
-_UNSUPPORTED = ("files", "adapters", "quantize", "draft_files", "renderer", "parser", "remote_host")
-SUCCESS = {"status": "success"}
 
 
 async def pull(request: Request, pool: ModelPool) -> Response:
@@ -51,7 +45,7 @@ async def pull(request: Request, pool: ModelPool) -> Response:
     body = await read_object(request)
     name = strip_host(read_name(body)).removesuffix(f":{LATEST}")
     if find_name(name, pool.entries) is not None:
-        return _answer(body, [{"status": "pulling manifest"}, SUCCESS])
+        return await respond_steps(request, body, _list_steps("pulling manifest", "success"))
     if name.count("/") != 1:
         why = "file does not exist; name a model of the Hugging Face Hub, USER/MODEL:TYPE"
         raise HTTPError("not_found_error", f"pull model manifest: {why}")
@@ -59,16 +53,29 @@ async def pull(request: Request, pool: ModelPool) -> Response:
     wanted = FileParams(hf_repo=name, hf_token=token)
     full, sizes = await work.run(work.Work.FETCH, hub.to_fetch, wanted)
     if full in pool.entries:
-        return _answer(body, [{"status": "pulling manifest"}, SUCCESS])
+        return await respond_steps(request, body, _list_steps("pulling manifest", "success"))
     fetch = pool.fetches.running.get(full) or pool.fetches.begin(full, sizes, token)
     fetch.n_waiting += 1
-    steps = _watch(pool, fetch)
-    if body.get("stream") is not False:
-        return StreamingResponse(_write_lines(steps), media_type=LINES.media_type)
-    return await unless_gone(request, _take_last(steps)) or GONE
+    return await respond_steps(request, body, _watch(pool, fetch))
 
 
-async def _watch(pool: ModelPool, fetch: Fetch) -> AsyncIterator[Status]:
+async def _list_steps(*statuses: str) -> AsyncGenerator[Status, None]:
+    for status in statuses:
+        yield {"status": status}
+
+
+async def push(request: Request, pool: ModelPool) -> Response:
+    """Refuse to upload a model: the server has no account at a registry."""
+    name = read_name(await read_object(request))
+    pool.find_entry(name)
+    why = (
+        "you are not authorized to push to this namespace: llama-py-server has no registry; "
+        "upload the file to the Hugging Face Hub, such as with: hf upload USER/MODEL FILE"
+    )
+    raise HTTPError("permission_error", why)
+
+
+async def _watch(pool: ModelPool, fetch: Fetch) -> AsyncGenerator[Status, None]:
     """Yield the progress of a download. HTTPError if it fails."""
     try:
         yield {"status": "pulling manifest"}
@@ -88,27 +95,34 @@ async def _watch(pool: ModelPool, fetch: Fetch) -> AsyncIterator[Status]:
             fetch.cancel()
 
 
-async def _write_lines(steps: AsyncIterator[Status]) -> AsyncIterator[bytes]:
-    try:
+async def respond_steps(
+    request: Request, body: Body, steps: AsyncGenerator[Status, None]
+) -> Response:
+    """Return all steps of a change as lines, or without a stream the last. An error before the
+    first step is raised."""
+    first = await steps.__anext__()
+    if body.get("stream") is not False:
+        return StreamingResponse(_write_lines(first, steps), media_type=LINES.media_type)
+    return await unless_gone(request, _take_last(first, steps)) or GONE
+
+
+async def _write_lines(
+    first: Status, steps: AsyncGenerator[Status, None]
+) -> AsyncGenerator[bytes, None]:
+    async with aclosing(steps):
+        yield LINES.encode(Frame(first), dumps)
+        try:
+            async for one in steps:
+                yield LINES.encode(Frame(one), dumps)
+        except (HTTPError, GGMLError, OSError) as e:
+            yield LINES.encode(Frame({"error": as_http_error(e).message}), dumps)
+
+
+async def _take_last(last: Status, steps: AsyncGenerator[Status, None]) -> Response:
+    async with aclosing(steps):
         async for one in steps:
-            yield LINES.encode(Frame(one), dumps)
-    except HTTPError as e:
-        yield LINES.encode(Frame({"error": e.message}), dumps)
-
-
-async def _take_last(steps: AsyncIterator[Status]) -> Response:
-    last: Status = {}
-    async for one in steps:
-        last = one
+            last = one
     return as_json(last)
-
-
-def _answer(body: Body, steps: list[Status]) -> Response:
-    """Return all steps of a finished change, or without a stream the last."""
-    if body.get("stream") is False:
-        return as_json(steps[-1])
-    lines = b"".join(LINES.encode(Frame(one), dumps) for one in steps)
-    return Response(lines, media_type=LINES.media_type)
 
 
 async def delete(request: Request, pool: ModelPool) -> Response:
@@ -118,23 +132,8 @@ async def delete(request: Request, pool: ModelPool) -> Response:
     if entry.kind != "created":
         await remove_entry(pool, entry)
         return Response()
-    await _update(pool, lambda recipes: recipes.pop(entry.name, None))
+    await update_created(pool, lambda recipes: recipes.pop(entry.name, None))
     return Response()
-
-
-async def create(request: Request, pool: ModelPool) -> Response:
-    """Create a model from another one, with other options, template or messages."""
-    check_permission(request, pool)
-    body = await read_object(request)
-    for name in _UNSUPPORTED:
-        if body.get(name):
-            raise invalid(f"'{name}' is not supported; create a model with 'from'")
-    source = text(body, "from")
-    if not source:
-        raise invalid("neither 'from' or 'files' was specified")
-    recipe = await work.read(request, _read_recipe, body)
-    await _add(pool, read_name(body), source, recipe)
-    return _answer(body, [{"status": "writing manifest"}, SUCCESS])
 
 
 async def copy(request: Request, pool: ModelPool) -> Response:
@@ -145,79 +144,50 @@ async def copy(request: Request, pool: ModelPool) -> Response:
     for field, name in zip(("source", "destination"), names, strict=True):
         if not name:
             raise invalid(f"{field} {name!r} is invalid")
-    await _add(pool, names[1], names[0], {})
+    base = pool.find_entry(names[0])
+    await add_created(pool, check_name(pool, names[1]), base.recipe or {"from": base.name})
     return Response()
 
 
-def _read_recipe(body: Body) -> created.Recipe:
-    """Return the recipe of a request; HTTPError for wrong fields, ModelError for the template."""
-    parameters, messages = inner(body, "parameters"), objects(body, "messages")
-    check_length("messages", len(messages))
-    n_ctx = parameters.get("num_ctx")
-    if n_ctx is not None and not (type(n_ctx) is int and 1 <= n_ctx <= MAX_CTX):
-        raise invalid(f"parameter 'num_ctx' must be a positive integer, got {n_ctx!r}")
-    given = from_ollama.options(parameters, n_ctx or MAX_CTX)
-    settings = read_fields(given, PARAMS) | ({"n_ctx": n_ctx} if n_ctx is not None else {})
-    for name in ("template", "system"):
-        if not isinstance(body.get(name), str | None):
-            raise invalid(f"'{name}' must be a string")
-    if template := text(body, "template"):
-        if _GO.search(template):
-            raise invalid("'template' is a Go template; send a Jinja template, like in GGUF files")
-        ChatTemplate(template).check()
-    from_ollama.chat_body({"messages": messages}, n_ctx or MAX_CTX)
-    licenses = body.get("license") or []
-    licenses = licenses if isinstance(licenses, list) else [licenses]
-    if not all(isinstance(one, str) for one in licenses):
-        raise invalid("'license' must be a string or an array of strings")
-    found = {
-        "settings": settings,
-        "parameters": dict(parameters),
-        "template": template,
-        "system": text(body, "system"),
-        "messages": messages,
-        "license": "\n".join(licenses),
-    }
-    return {name: value for name, value in found.items() if value}
-
-
-async def _add(pool: ModelPool, name: str, source: str, recipe: Mapping[str, Any]) -> None:
-    """Add a created model, or replace one. HTTPError for an invalid name."""
+def check_name(pool: ModelPool, name: str) -> str:
+    """Return the name of a new created model; HTTPError if it is invalid, or of another model."""
     name = name.removesuffix(f":{LATEST}")
     if not _NAME.fullmatch(name):
         raise invalid(f"model name {name[:100]!r} is invalid; use letters, digits, '.', '-', '_'")
-    base = pool.find_entry(source)
     found = [e for e in pool.entries.values() if e.kind != "created"]
-    taken = {one for entry in found for one in (entry.name, *entry.others)}
-    if name in taken:
+    if name in {one for entry in found for one in (entry.name, *entry.others)}:
         raise invalid(f"model '{name}' already exists; use another name")
-    whole = _merge(base.recipe or {"from": base.name}, recipe)
+    return name
 
-    def change(recipes: Recipes) -> None:
+
+async def add_created(pool: ModelPool, name: str, recipe: Mapping[str, Any]) -> None:
+    """Add a created model, or replace one. HTTPError if the server has too many."""
+
+    def change(recipes: Recipes) -> created.Recipe | None:
         if len(recipes) >= MAX_CREATED and name not in recipes:
             raise invalid(f"the server has {MAX_CREATED} created models, its maximum; delete some")
-        recipes[name] = whole
+        before = recipes.get(name)
+        recipes[name] = dict(recipe)
+        return before
 
-    await _update(pool, change)
-
-
-def _merge(base: Mapping[str, Any], recipe: Mapping[str, Any]) -> created.Recipe:
-    """Return the recipe of a model that is created from a created one."""
-    found = {**base, **recipe}
-    for field in ("settings", "parameters"):
-        if field in base and field in recipe:
-            found[field] = {**base[field], **recipe[field]}
-    return found
+    await update_created(pool, change)
 
 
-async def _update(pool: ModelPool, change: Callable[[Recipes], Any]) -> None:
-    """Change the file of created models, and update the list of models."""
+async def update_created(
+    pool: ModelPool, change: Callable[[Recipes], created.Recipe | None]
+) -> None:
+    """Change the file of created models, and update the list of models.
 
-    def replace_file() -> None:
+    change   changes the recipes and returns the recipe that it removed
+    """
+
+    def replace_file() -> tuple[Recipes, created.Recipe]:
         with _LOCK:
             recipes = created.read_created()
-            change(recipes)
+            removed = change(recipes)
             created.write_created(recipes)
+        return recipes, removed or {}
 
-    await work.run(work.Work.FETCH, replace_file)
+    recipes, removed = await work.run(work.Work.FETCH, replace_file)
     pool.reload()
+    await work.run(work.Work.FETCH, blobs.remove_unused, recipes.values(), removed)

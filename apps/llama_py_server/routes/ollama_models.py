@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from llama_py_server.models.facts import FileFacts, read_all, read_facts
+from llama_py.chat.named import template_source
+from llama_py_server.models.facts import FileFacts, list_capabilities, read_all, read_facts
 from llama_py_server.models.names import with_tag
 from llama_py_server.wire import work
 from llama_py_server.wire.body import Body, read_object, text
@@ -144,7 +145,7 @@ def _write_model(one: ListedModel, verbose: bool) -> Response:
         **({"messages": recipe["messages"]} if recipe.get("messages") else {}),
         "details": _details(facts),
         "model_info": info,
-        "capabilities": [*facts.capabilities, *vision],
+        "capabilities": [*_capabilities(facts, recipe.get("template")), *vision],
         "modified_at": facts.change_time,
     }
     if parent := recipe.get("from"):
@@ -155,6 +156,12 @@ def _write_model(one: ListedModel, verbose: bool) -> Response:
         metadata, found["tensors"] = read_all(one.path)
         found["model_info"] = info | metadata
     return as_long_json(found)
+
+
+def _capabilities(facts: FileFacts, template: str | None) -> tuple[str, ...]:
+    if not template:
+        return facts.capabilities
+    return list_capabilities(facts.arch, facts.metadata, template_source(template))
 
 
 def _parameters(recipe: Mapping[str, Any]) -> Iterator[str]:
@@ -169,5 +176,6 @@ def _modelfile(one: ListedModel, parameters: list[str]) -> str:
     lines = [f"FROM {with_tag(recipe.get('from') or one.name)}"]
     given = [name for name in ("template", "system") if recipe.get(name)]
     lines += [f'{name.upper()} """{recipe[name]}"""' for name in given]
+    lines += [f"ADAPTER {digest}" for digest in recipe.get("adapters", ())]
     lines += [f"PARAMETER {line}" for line in parameters]
     return "\n".join([*lines, ""])

@@ -20,6 +20,7 @@ from llama_py_server.routes import (
     metrics,
     models,
     ollama,
+    ollama_create,
     ollama_manage,
     ollama_models,
     props,
@@ -81,7 +82,10 @@ OLLAMA: dict[tuple[str, str], OfAll] = {  # Ollama's API
     ("POST", "/api/embed"): ollama.embed, ("POST", "/api/embeddings"): ollama.embeddings,
     ("GET", "/api/version"): ollama.version, ("GET", "/api/tags"): ollama_models.tags,
     ("POST", "/api/pull"): ollama_manage.pull, ("DELETE", "/api/delete"): ollama_manage.delete,
-    ("POST", "/api/create"): ollama_manage.create, ("POST", "/api/copy"): ollama_manage.copy,
+    ("POST", "/api/create"): ollama_create.create, ("POST", "/api/copy"): ollama_manage.copy,
+    ("POST", "/api/blobs/{digest}"): ollama_create.post_blob,
+    ("HEAD", "/api/blobs/{digest}"): ollama_create.head_blob,
+    ("POST", "/api/push"): ollama_manage.push,
     ("GET", "/api/ps"): ollama_models.ps, ("POST", "/api/show"): ollama_models.show,
 }  # fmt: skip
 
@@ -360,13 +364,20 @@ OPERATIONS: dict[object, Operation] = {
     ollama_manage.delete: Operation(
         tag="ollama", fields=MODEL, required=("model",), returns=None, status=200
     ),
-    ollama_manage.create: Operation(
-        tag="ollama", required=("model", "from"), media=LINES, returns=ANY,
+    ollama_manage.push: Operation(
+        tag="ollama", fields={**MODEL, "stream": FLAG}, required=("model",), media=LINES,
+        returns=ANY,
+    ),
+    ollama_create.create: Operation(
+        tag="ollama", required=("model",), media=LINES, returns=ANY,
         fields={
-            **MODEL, "from": STRING, "template": STRING, "system": STRING, "messages": OBJECTS,
-            "parameters": OBJECT, "license": either(STRING, STRINGS), "stream": FLAG,
+            **MODEL, "from": STRING, "files": OBJECT, "adapters": OBJECT, "quantize": STRING,
+            "template": STRING, "system": STRING, "messages": OBJECTS, "parameters": OBJECT,
+            "license": either(STRING, STRINGS), "stream": FLAG,
         },
     ),
+    ollama_create.post_blob: Operation(tag="ollama", returns=None, status=201),
+    ollama_create.head_blob: Operation(tag="ollama", returns=None, status=200),
     ollama_manage.copy: Operation(
         tag="ollama", fields={"source": STRING, "destination": STRING},
         required=("source", "destination"), returns=None, status=200,

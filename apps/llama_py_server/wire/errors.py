@@ -44,8 +44,8 @@ class HTTPError(Exception):
 class UnknownModel(HTTPError):
     """A request names a model that does not exist: 400, and 404 in Ollama's API."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__("invalid_request_error", f"model '{name}' not found")
+    def __init__(self, name: str, remedy: str = "") -> None:
+        super().__init__("invalid_request_error", f"model '{name}' not found{remedy}")
 
 
 def invalid(message: str, **more: Any) -> HTTPError:

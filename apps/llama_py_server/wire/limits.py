@@ -55,6 +55,8 @@ class BodyLimit:
             all bodies of unanswered requests; beyond it a client may have its share, by the number
             of clients.
         seconds: Time limit for receiving a body.
+        uploads: Beginning of the paths of files, which are of any size and not held in memory; the
+            time limit is for each part.
     """
 
     def __init__(
@@ -63,8 +65,9 @@ class BodyLimit:
         limits: Callable[[], tuple[int, int]],
         seconds: float,
         large: Collection[str],
+        uploads: str = "/api/blobs/",
     ) -> None:
-        self.app, self.limits, self.seconds = app, limits, seconds
+        self.app, self.limits, self.seconds, self.uploads = app, limits, seconds, uploads
         self.large = frozenset(large)
         self._unknown, self._trimmer = Client(""), Trimmer()
         self.n_bytes = self.n_clients = 0  # of all current bodies
@@ -72,6 +75,9 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
+            return
+        if scope["method"] == "POST" and scope["path"].startswith(self.uploads):
+            await self.app(scope, self._limit_pauses(receive), send)
             return
         most, together = self.limits()
         most = self._max_bytes(scope, most)
@@ -112,6 +118,16 @@ class BodyLimit:
             self._count(client, -n)
             if n > SMALL:
                 self._trimmer.trim_soon()
+
+    def _limit_pauses(self, receive: Receive) -> Receive:
+        async def receive_part() -> Message:
+            try:
+                return await asyncio.wait_for(receive(), self.seconds)
+            except asyncio.TimeoutError:
+                why = f"no part of the file arrived for {self.seconds} seconds (--timeout-read)"
+                raise HTTPError("request_too_large", why) from None
+
+        return receive_part
 
     def _count(self, client: Client, n: int) -> None:
         before = client.n_bytes

@@ -25,9 +25,10 @@ def created_file() -> Path:
 def read_created() -> dict[str, Recipe]:
     """Return the recipes of created models by name.
 
-    A recipe has `from`, the name of another model, and may have `settings` (options by the names
-    of their fields), `parameters` (the same by Ollama's names), `template`, `system`, `messages`
-    and `license`. ModelError if the file is damaged.
+    A recipe has `from`, the name of another model, or `files`, digests of blobs by file name. It
+    may have `adapters` (digests), `settings` (options by the names of their fields), `parameters`
+    (the same by Ollama's names), `template`, `system`, `messages` and `license`. ModelError if the
+    file is damaged.
     """
     path = created_file()
     try:

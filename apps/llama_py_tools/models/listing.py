@@ -31,18 +31,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _command(args: argparse.Namespace) -> None:
     from llama_py_tools.models.created import read_created
-    from llama_py_tools.models.local_models import folders, known_models
+    from llama_py_tools.models.local_models import PULL, folders, known_models
 
     models, made = known_models(), read_created()
     width = max(map(len, (*models, *made)), default=0)
     for name, path in sorted(models.items(), key=lambda one: one[0].lower()):
         session.write(f"{name:{width}}  {_size(path):>9}  {path}\n")
     for name, recipe in sorted(made.items(), key=lambda one: one[0].lower()):
-        session.write(f"{name:{width}}  {'created':>9}  from {recipe.get('from')}\n")
+        source = recipe.get("from") or "uploaded files"
+        session.write(f"{name:{width}}  {'created':>9}  from {source}\n")
     if not models:
         where = ", ".join(map(str, folders()))
         session.tell(
-            f"no models in {where} or the Hugging Face cache; download some with llama-py pull\n"
+            f"no models in {where} or the Hugging Face cache; download one, such as: {PULL}\n"
         )
 
 

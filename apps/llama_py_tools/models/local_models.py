@@ -19,6 +19,7 @@ from llama_py_tools.models.url import folder
 _NAME = re.compile(r"[^/\\]+")
 _PART = re.compile(r"-00001-of-\d{5}$")
 _TYPE = re.compile(r"[-.]((?:UD-)?(?:I?Q\d\w*|TQ\d\w*|BF16|F16|F32|MXFP4\w*))$", re.IGNORECASE)
+PULL = "llama-py pull bartowski/SmolLM2-135M-Instruct-GGUF:Q4_K_M"  # downloads a small model
 SHOWN = 12  # names in a message
 
 
