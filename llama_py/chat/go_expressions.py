@@ -34,7 +34,7 @@ FUNCTIONS = {
 JSON = "tojson(separators=(',', ':'))"
 
 
-class Value(NamedTuple):
+class GoValue(NamedTuple):
     """An expression: its Jinja code, its type if known (str, int, list, root), the code of its
     length, and the text of a literal."""
 
@@ -57,8 +57,8 @@ class Expressions:
 
     def __init__(self, by_turns: bool) -> None:
         self.by_turns = by_turns
-        self.dot = self.root = Value("true", "root")
-        self.scopes: list[dict[str, Value]] = [{}]
+        self.dot = self.root = GoValue("true", "root")
+        self.scopes: list[dict[str, GoValue]] = [{}]
         self.tokens: Sequence[Token] = ()
         self.i = self.line = self.depth = self.n_open = 0
 
@@ -70,7 +70,7 @@ class Expressions:
         if self.depth > MAX_DEPTH:
             self.fail(f"blocks and parentheses are nested deeper than {MAX_DEPTH}")
 
-    def find_scope(self, name: str) -> dict[str, Value]:
+    def find_scope(self, name: str) -> dict[str, GoValue]:
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope
@@ -80,7 +80,7 @@ class Expressions:
         end = Token("", "", self.line, True)
         return self.tokens[self.i] if self.i < len(self.tokens) else end
 
-    def read_pipeline(self, most: int = 0) -> tuple[list[str], str, Value]:
+    def read_pipeline(self, most: int = 0) -> tuple[list[str], str, GoValue]:
         """Return declared names, `:=` or `=`, and the value; up to the end or `)`."""
         start, names, op = self.i, list[str](), ""
         while self._peek().kind == "variable":
@@ -101,7 +101,7 @@ class Expressions:
             self.fail(f"unexpected {self._peek().text!r}")
         return names, op, value
 
-    def _command(self, piped: Value | None) -> Value:
+    def _command(self, piped: GoValue | None) -> GoValue:
         token = self._peek()
         if token.kind == "word" and token.text not in LITERALS:
             self.i += 1
@@ -114,16 +114,16 @@ class Expressions:
             self.fail(f"{token.text!r} is not a function and takes no arguments")
         return value
 
-    def _operand(self) -> Value:
+    def _operand(self) -> GoValue:
         token = self._peek()
         self.i += 1
         if token.kind == "word":
             known = LITERALS.get(token.text)
-            value = self._call(token.text, []) if known is None else Value(known)
+            value = self._call(token.text, []) if known is None else GoValue(known)
         elif token.kind == "string":
-            value = Value(token.text, "str", literal=ast.literal_eval(token.text))
+            value = GoValue(token.text, "str", literal=ast.literal_eval(token.text))
         elif token.kind == "number":
-            value = Value(f"({token.text})", "int")
+            value = GoValue(f"({token.text})", "int")
         elif token.kind == "variable":
             value = self.root if token.text == "$" else self.find_scope(token.text)[token.text]
         elif token.kind == "field":
@@ -146,28 +146,28 @@ class Expressions:
             self.i += 1
         return value
 
-    def _field(self, value: Value, name: str) -> Value:
+    def _field(self, value: GoValue, name: str) -> GoValue:
         if value.kind == "root":
             return self._root_field(name)
         kind = "str" if name in STRINGS else "list" if name in LISTS else ""
-        return Value(f"{value.code}[{FIELDS.get(name, name)!r}]", kind)
+        return GoValue(f"{value.code}[{FIELDS.get(name, name)!r}]", kind)
 
-    def _root_field(self, name: str) -> Value:
+    def _root_field(self, name: str) -> GoValue:
         turn = "t.{}" if self.by_turns else "({}|default(''))"
         known = {
-            "Messages": Value("messages", "list", "n_messages"),
-            "Tools": Value("[]" if self.by_turns else "tools", "list"),
-            "System": Value("t.System" if self.by_turns else "System", "str"),
-            "Prompt": Value(turn.format("Prompt"), "str"),
-            "Response": Value("t.Response" if self.by_turns else "''", "str"),
-            "Suffix": Value("(Suffix|default(''))", "str"),
-            "Think": Value("enable_thinking"),
-            "ThinkLevel": Value("(reasoning_effort|default(''))", "str"),
-            "IsThinkSet": Value("(enable_thinking is defined)"),
+            "Messages": GoValue("messages", "list", "n_messages"),
+            "Tools": GoValue("[]" if self.by_turns else "tools", "list"),
+            "System": GoValue("t.System" if self.by_turns else "System", "str"),
+            "Prompt": GoValue(turn.format("Prompt"), "str"),
+            "Response": GoValue("t.Response" if self.by_turns else "''", "str"),
+            "Suffix": GoValue("(Suffix|default(''))", "str"),
+            "Think": GoValue("enable_thinking"),
+            "ThinkLevel": GoValue("(reasoning_effort|default(''))", "str"),
+            "IsThinkSet": GoValue("(enable_thinking is defined)"),
         }
-        return known.get(name, Value("none"))
+        return known.get(name, GoValue("none"))
 
-    def _call(self, name: str, args: Sequence[Value]) -> Value:
+    def _call(self, name: str, args: Sequence[GoValue]) -> GoValue:
         if name not in FUNCTIONS:
             self.fail(f"function {name!r} is not defined; known: {', '.join(FUNCTIONS)}")
         least, most = FUNCTIONS[name]
@@ -182,11 +182,11 @@ class Expressions:
         if name == "slice":
             begin, end = [*codes, ""][:2]
             left = "" if end else f"({length} - {begin})"
-            return Value(f"{first}[{begin}:{end}]", args[0].kind, left)
+            return GoValue(f"{first}[{begin}:{end}]", args[0].kind, left)
         if name == "len":
-            return Value(length, "int")
+            return GoValue(length, "int")
         if name in COMPARISONS:
-            return Value(f"({first} {COMPARISONS[name]} {codes[0]})")
+            return GoValue(f"({first} {COMPARISONS[name]} {codes[0]})")
         conditions = {
             "and": " and ".join([first, *codes]),
             "or": " or ".join([first, *codes]),
@@ -202,9 +202,11 @@ class Expressions:
             "toTypeScriptType": f"types.get({first}['type']|string, 'any')",
         }
         is_text = name in texts
-        return Value(f"({texts[name] if is_text else conditions[name]})", "str" if is_text else "")
+        return GoValue(
+            f"({texts[name] if is_text else conditions[name]})", "str" if is_text else ""
+        )
 
-    def _format(self, args: Sequence[Value]) -> Value:
+    def _format(self, args: Sequence[GoValue]) -> GoValue:
         if args[0].literal is None:
             self.fail("printf needs a format in quotes")
         left, parts = list(args[1:]), []
@@ -216,14 +218,14 @@ class Expressions:
                 parts.append(f"({value.code}|{JSON})" if piece == "q" else print_code(value))
             else:
                 self.fail(f"printf: no argument for %{piece}, or an unsupported format")
-        return Value(f"({' ~ '.join(parts)})", "str")
+        return GoValue(f"({' ~ '.join(parts)})", "str")
 
 
-def print_code(value: Value) -> str:
+def print_code(value: GoValue) -> str:
     return value.code if value.kind in ("str", "int") else f"text({value.code})"
 
 
-def _list_codes(args: Sequence[Value]) -> Iterator[str]:
+def _list_codes(args: Sequence[GoValue]) -> Iterator[str]:
     """Yield the codes of printed values, with spaces between numbers."""
     for before, arg in zip([None, *args], args, strict=False):
         if before is not None and before.kind == arg.kind == "int":

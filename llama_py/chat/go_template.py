@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 
 from llama_py.chat.families import GO_MARK
-from llama_py.chat.go_expressions import JSON, Expressions, Value, print_code
+from llama_py.chat.go_expressions import JSON, Expressions, GoValue, print_code
 from llama_py.chat.go_tokens import Item, Token, read_items
 
 _BEGIN = re.compile(
@@ -165,7 +165,7 @@ class _Translator(Expressions):
         elif word in ("template", "block"):
             self.i = 2
             name, start = self._template_name(item), self.at
-            dot = self.read_pipeline()[2] if self.i < len(self.tokens) else Value("none")
+            dot = self.read_pipeline()[2] if self.i < len(self.tokens) else GoValue("none")
             self._insert(name, dot)
             if word == "block":
                 self.at = start
@@ -199,7 +199,7 @@ class _Translator(Expressions):
             elif item.word in ("if", "range", "with", "define", "block"):
                 depth += 1
 
-    def _insert(self, name: str, dot: Value) -> None:
+    def _insert(self, name: str, dot: GoValue) -> None:
         """Translate a named template at this place."""
         if name not in self.templates:
             self.fail(f"template {name!r} is not defined")
@@ -229,7 +229,7 @@ class _Translator(Expressions):
             if word == "with" and value.kind != "root":
                 name = self._new_name("d")
                 self._emit(f"{{% set {name} = {value.code} %}}")
-                value = self.dot = Value(name, value.kind)
+                value = self.dot = GoValue(name, value.kind)
             self._emit(f"{{% if {value.code} %}}")
         end = self._list(inside=True)
         self.dot, self.n_loops = dot, n_loops
@@ -247,7 +247,7 @@ class _Translator(Expressions):
         self.scopes.pop()
         self.depth -= 1
 
-    def _begin_range(self, names: Sequence[str], op: str, value: Value) -> None:
+    def _begin_range(self, names: Sequence[str], op: str, value: GoValue) -> None:
         if value.kind == "root":
             self.fail("the template's whole input cannot be a range; name a field")
         item, key = self._new_name("d"), "loop.index0"
@@ -258,15 +258,15 @@ class _Translator(Expressions):
             self._emit(f"{{% set {all} = {value.code} %}}{{% for {each} in {all} or [] %}}")
             self._emit(f"{{% set {item} = {all}[{each}] if {all} is mapping else {each} %}}")
             key = f"{each} if {all} is mapping else loop.index0"
-        self.dot = Value(item)
+        self.dot = GoValue(item)
         for name, code in zip(reversed(names), (item, key), strict=False):
-            self._set(name, op, Value(code))
+            self._set(name, op, GoValue(code))
 
-    def _set(self, name: str, op: str, value: Value) -> Value:
+    def _set(self, name: str, op: str, value: GoValue) -> GoValue:
         """Translate a declaration or an assignment; return the variable."""
         if op == ":=":
             letters = re.sub("[^A-Za-z]", "", name) or "x"
-            found = Value(self._new_name(f"v.{letters}"), value.kind)
+            found = GoValue(self._new_name(f"v.{letters}"), value.kind)
             scope = self.scopes[-1]
         else:
             scope = self.find_scope(name)

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from dev.record.whole_checkpoints import PRE, write_whole
+from llama_py.checkpoint import vocabulary
 from llama_py.gguf.file import GGUFFile
 from llama_py_server.models import quantize_job
 from llama_py_server.models.model_pool import ModelPool
@@ -145,6 +147,23 @@ def test_a_model_from_shards(client: TestClient, tmp_path: Path) -> None:
     assert "parts are missing" in refuse(client, files=parts)
 
 
+def test_a_model_from_a_checkpoint(
+    client: TestClient, pool: ModelPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vocabulary, "pre_tokenizer", lambda *given: PRE)  # of a tiny tokenizer
+    at = write_whole("llama-bpe", tmp_path)
+    files = {f"x/{one.name}": upload(client, one.read_bytes()) for one in at.iterdir()}
+    assert steps(client, "tiny", files=files)[-1] == {"status": "success"}
+    path = Path(pool.entries["tiny"].path)
+    assert path.is_dir() and {one.name for one in path.iterdir()} == {n[2:] for n in files}
+    shown = client.post("/api/show", json={"model": "tiny"}).json()
+    assert shown["details"]["family"] == "llama"
+    monkeypatch.setattr(quantize_job.os, "nice", lambda n: None)
+    assert quantize_job.quantize_file(str(path), str(tmp_path / "out.gguf"), "Q8_0") == 0
+    del files["x/tokenizer.json"]
+    assert "tokenizer.json: no such file" in refuse(client, files=files)
+
+
 def test_wrong_files(client: TestClient, tmp_path: Path) -> None:
     model, text = upload(client, MODEL), upload(client, b"no model")
     adapter = upload(client, make_adapter(tmp_path, "qwen35moe"))
@@ -152,7 +171,10 @@ def test_wrong_files(client: TestClient, tmp_path: Path) -> None:
     for files, why in (
         ({"m.gguf": "sha256:1"}, "invalid digest"),
         ({"m.gguf": hash_bytes(b"missing")}, "POST /api/blobs/sha256:"),
-        ({"m.safetensors": text}, "llama-py-gguf convert FOLDER"),
+        ({"m.bin": text}, "llama-py-gguf convert FOLDER"),
+        ({"m.safetensors": text}, "one folder with config.json"),
+        ({"m.safetensors": text, "config.json": text}, "config.json"),
+        ({"m.safetensors": text, "a b": text}, "letters"),
         ({"m.gguf": adapter}, "'adapters'"),
         ({"a.gguf": model, "b.gguf": model}, "two files for model.gguf"),
         ({"../m.gguf": model}, "must be relative"),

@@ -11,14 +11,17 @@ from typing import Any
 from ggml_py.errors import GGUFError, ModelError
 from llama_py.gguf.file import GGUFFile
 from llama_py.loading.hub import is_model
+from llama_py.loading.open import open_model
 from llama_py_server.models.facts import read_facts
 from llama_py_server.wire.body import Body, check_length
 from llama_py_server.wire.errors import invalid, without_folders
 from llama_py_tools.models import blobs
 
 MAX_FILES = 256  # files of a model
+CONFIG = "config.json"  # of a checkpoint
+_NAME = re.compile(r"\w[\w.-]{0,199}", re.ASCII)
 _SHARD = re.compile(r"-\d{5}-of-\d{5}\.gguf$")
-_CONVERT = "convert safetensors to GGUF first: llama-py-gguf convert FOLDER"
+_CONVERT = "convert other formats to GGUF first: llama-py-gguf convert FOLDER"
 
 
 def read_digests(body: Body, field: str) -> dict[str, str]:
@@ -43,9 +46,11 @@ def read_digests(body: Body, field: str) -> dict[str, str]:
 
 def read_files(body: Body) -> dict[str, str]:
     """Return the files of a model by new names: `model.gguf` or all its shards, and its vision
-    encoder `mmproj.gguf`. HTTPError for other files."""
-    found: dict[str, str] = {}
-    for given, digest in read_digests(body, "files").items():
+    encoder `mmproj.gguf`; or the files of a checkpoint's folder. HTTPError for other files."""
+    digests, found = read_digests(body, "files"), dict[str, str]()
+    if any(name.endswith(".safetensors") for name in digests):
+        return _read_checkpoint(digests)
+    for given, digest in digests.items():
         shard = _SHARD.search(given)
         kind = "model" if shard else _file_kind(given, digest)
         if kind == "adapter":
@@ -61,6 +66,21 @@ def read_files(body: Body) -> dict[str, str]:
         with GGUFFile.open(blobs.link_files(found) / models[0]):
             return found
     except GGUFError as e:
+        raise invalid(without_folders(str(e))) from None
+
+
+def _read_checkpoint(digests: Mapping[str, str]) -> dict[str, str]:
+    """Return the files of a checkpoint by their names without folders."""
+    found = {name.rpartition("/")[2]: digest for name, digest in digests.items()}
+    for name in found:
+        if not _NAME.fullmatch(name):
+            raise invalid(f"file name {name[:100]!r} must have letters, digits, '.', '-', '_' only")
+    if len(found) < len(digests) or CONFIG not in found:
+        raise invalid(f"'files' with safetensors must be one folder with {CONFIG}")
+    try:
+        with open_model(blobs.link_files(found)):
+            return found
+    except ModelError as e:
         raise invalid(without_folders(str(e))) from None
 
 
@@ -94,7 +114,9 @@ def _file_kind(name: str, digest: str) -> str:
 
 
 def find_model(recipe: Mapping[str, Any]) -> Path | None:
-    """Return the file of a created model with files; None if it is missing."""
+    """Return the file or folder of a created model with files; None if it is missing."""
     at = blobs.files_folder(recipe["files"])
+    if CONFIG in recipe["files"]:
+        return at if (at / CONFIG).is_file() else None
     names = [name for name in recipe["files"] if is_model(name)]
     return at / names[0] if names and (at / names[0]).is_file() else None

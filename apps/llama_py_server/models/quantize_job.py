@@ -13,6 +13,7 @@ from typing import Any
 
 from ggml_py.errors import GGMLError
 from llama_py.gguf.file_types import FILE_TYPES, FileType, file_type
+from llama_py.serving import model_size
 from llama_py_server.models.facts import read_facts
 from llama_py_server.wire.errors import HTTPError, invalid, without_folders
 from llama_py_tools.models import blobs
@@ -61,7 +62,7 @@ async def quantize(path: str, kind: FileType) -> AsyncGenerator[dict[str, Any], 
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        total = Path(path).stat().st_size
+        total = model_size(path)
         status = f"quantizing model to {kind.name}"
         while process.poll() is None:
             done = sum(one.stat().st_size for one in out.parent.glob(f"{out.name}*"))

@@ -39,7 +39,7 @@ _MERGED = ("settings", "parameters")  # objects that are merged with the base's
 _LAYERS = ("template", "system", "parameters", "messages", "license")
 
 
-class Base(NamedTuple):
+class CreatedBase(NamedTuple):
     """The model that a created model is based on: its recipe, and its file."""
 
     recipe: created.Recipe
@@ -102,16 +102,16 @@ async def create(request: Request, pool: ModelPool) -> Response:
     return await respond_steps(request, body, _create(pool, name, base, recipe, wanted))
 
 
-def _read_base(pool: ModelPool, body: Body) -> Base:
+def _read_base(pool: ModelPool, body: Body) -> CreatedBase:
     if source := text(body, "from"):
         entry = pool.find_entry(source)
-        return Base(dict(entry.recipe) or {"from": entry.name}, entry.path)
+        return CreatedBase(dict(entry.recipe) or {"from": entry.name}, entry.path)
     recipe = {"files": read_files(body)}
-    return Base(recipe, str(find_model(recipe) or ""))
+    return CreatedBase(recipe, str(find_model(recipe) or ""))
 
 
 async def _create(
-    pool: ModelPool, name: str, base: Base, recipe: created.Recipe, wanted: FileType | None
+    pool: ModelPool, name: str, base: CreatedBase, recipe: created.Recipe, wanted: FileType | None
 ) -> AsyncGenerator[Status, None]:
     """Create a model, and yield Ollama's lines about it."""
     whole = {**base.recipe, **recipe}
