@@ -42,7 +42,11 @@ class KnownScores:
         return len(self._sizes)
 
     def find(self, text: ScoredText) -> list[Score]:
-        """Return the scores of a text's first tokens, the most that any text has."""
+        """Return the scores of a text's first tokens, the most that any text has.
+
+        The other text is dropped if it has no further scores, since the caller adds them to this
+        text.
+        """
         best, n_best = None, len(text.scores)
         for one in reversed(self._sizes):
             at = slice(n_best + 1, n_best + 2)  # a token that a longer common beginning has
@@ -56,6 +60,8 @@ class KnownScores:
             return text.scores
         self._sizes[best] = self._sizes.pop(best)
         if best.n_top == text.n_top:
+            if n_best == len(best.scores):
+                self.drop(best)
             return best.scores[:n_best]
         return [Score(id, p, top[: text.n_top]) for id, p, top in best.scores[:n_best]]
 

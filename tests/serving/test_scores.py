@@ -148,6 +148,8 @@ def test_known_scores_are_limited() -> None:
     assert found == [Score(2, -2.0, ()), Score(3, -3.0, ())]
     assert known.find(ScoredText((), [1, 2, 3], 2)) == []  # more likely tokens than are known
     assert known.find(ScoredText("other", [1, 2, 3], 0)) == []
+    same = ScoredText((), [1, 2, 3, 4, 5, 6], 1)
+    assert known.add(same, known.find(same)) and known.size == 8 and len(known) == 1
     text(7, 8, 9, 10)
     known.find(ScoredText((), [1, 2], 0))  # the first text is now the last used
     text(5, 6, 7)
