@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -276,23 +276,41 @@ def spread(torch: Any, parameter: Any) -> None:
         parameter.copy_(torch.randn_like(parameter) / (n_in or parameter[0].numel()) ** 0.5)
 
 
+@cache
+def block_names() -> dict[Any, Any]:
+    """Return gguf-py's names of tensors in layers, which some architectures change for all later
+    conversions of the process."""
+    return dict(import_module("gguf.tensor_mapping").TensorNameMap.block_mappings_cfg)
+
+
 def convert(folder: Path, path: Path) -> None:
     """Convert a model without a vocabulary, in F32 (convert_hf_to_gguf.py)."""
     base, script = import_module("conversion.base"), import_module("convert_hf_to_gguf")
     registered = import_module("conversion")
-    hparams = base.ModelBase.load_hparams(folder, False)
-    arch = registered.get_model_architecture(hparams, registered.ModelType.TEXT)
-    kind = registered.get_model_class(arch, mmproj=False)
+    import_module("gguf.tensor_mapping").TensorNameMap.block_mappings_cfg = dict(block_names())
+    is_mistral = not (folder / "config.json").is_file()
+    hparams = base.ModelBase.load_hparams(folder, is_mistral)
+    if is_mistral:
+        mistral = import_module("conversion.mistral")
+        base._mistral_common_installed = True  # its tokenizers are not used here
+        kind = mistral.MistralMoeModel if "moe" in hparams else mistral.MistralModel
+    else:
+        arch = registered.get_model_architecture(hparams, registered.ModelType.TEXT)
+        kind = registered.get_model_class(arch, mmproj=False)
 
     def set_vocab(self: Any) -> None:
         self._set_vocab_none()
         self.gguf_writer.kv_data[0].pop(f"{self.gguf_writer.arch}.vocab_size", None)
         self.gguf_writer.add_vocab_size(N_VOCAB)
 
+    if kind.__name__ == "Mistral3Model":  # a shell of two others
+        is_latent = hparams.get("model_type") == "mistral4"
+        kind = kind.Mistral4Model if is_latent else kind.Ministral3Model
     without = type(kind.__name__, (kind,), {"set_vocab": set_vocab, "model_arch": kind.model_arch})
     without.no_mtp = True
     f32 = script.gguf.LlamaFileType.ALL_F32
-    without(folder, f32, path).write()
+    target = folder / "target"
+    without(folder, f32, path, target_model_dir=target if target.is_dir() else None).write()
 
 
 if __name__ == "__main__":

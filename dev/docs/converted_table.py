@@ -24,11 +24,8 @@ Classes of transformers that [`llama-py-gguf convert`](convert.md) converts, by 
 
 def main() -> None:
     """Print the page."""
-    judged = {
-        record["config"]["architectures"][0]
-        for record in read_records().values()
-        if "config" in record
-    }
+    configs = [r["config"] for r in read_records().values() if "config" in r]
+    judged = {config.get("architectures", ["params.json"])[0] for config in configs}
     classes = defaultdict[str, list[str]](list)
     for name, kind in sorted(converters().items()):
         classes[kind.arch].append(f"**{name}**" if name in judged else name)

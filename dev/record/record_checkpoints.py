@@ -45,17 +45,14 @@ def main(llama_cpp: str, out: str, *names: str) -> int:
         return _write(entries | {f"whole-{name}": _record_whole(name) for name in WHOLE})
     for name in names or sorted(p.parent.name for p in Path(out).glob("*/config.json")):
         folder = Path(out) / name
-        config, tensors = json.loads((folder / "config.json").read_text()), _names(folder)
-        config.pop("_name_or_path", None)
+        entry = _read(folder)
         with tempfile.TemporaryDirectory() as temporary:
             made = Path(temporary) / name
-            files = _files(folder)
-            write_folder(made, config, tensors, files)
+            write_folder(made, **entry)
             file = Path(temporary) / "out.gguf"
             convert(made, file)
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        entries[name] = {"config": config, "tensors": tensors, "sha256": digest}
-        entries[name] |= {"files": files} if files else {}
+        entries[name] = {**entry, "sha256": digest}
         print(name, digest[:12], flush=True)
     return _write(entries)
 
@@ -101,9 +98,23 @@ def _files(folder: Path) -> dict[str, Any]:
     return {n: json.loads((folder / n).read_text()) for n in names if (folder / n).exists()}
 
 
-def _names(folder: Path) -> dict[str, Any]:
-    """Return dtype and shape of each tensor of model.safetensors, in order."""
-    data = (folder / "model.safetensors").read_bytes()
+def _read(folder: Path) -> dict[str, Any]:
+    """Return the arguments of write_folder that write this folder."""
+    is_mistral = (folder / "params.json").is_file()
+    name, weights = ("params", "consolidated") if is_mistral else ("config", "model")
+    config = json.loads((folder / f"{name}.json").read_text())
+    config.pop("_name_or_path", None)
+    entry = {"config": config, "tensors": _names(folder / f"{weights}.safetensors")}
+    if files := _files(folder):
+        entry["files"] = files
+    if (target := folder / "target" / "config.json").is_file():
+        entry["target"] = json.loads(target.read_text())
+    return entry
+
+
+def _names(path: Path) -> dict[str, Any]:
+    """Return dtype and shape of each tensor of a file, in order."""
+    data = path.read_bytes()
     (n,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + n])
     return {k: [v["dtype"], v["shape"]] for k, v in header.items() if k != "__metadata__"}

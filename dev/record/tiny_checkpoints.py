@@ -31,15 +31,25 @@ def write_folder(
     config: Mapping[str, Any],
     tensors: Mapping[str, Any],
     files: Mapping[str, Any] | None = None,
+    target: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a checkpoint with random values; files: content of other JSON files, by name."""
+    """Write a checkpoint with random values.
+
+    files    content of other JSON files, by name
+    target   config.json of the model that a draft model belongs to, in the subfolder `target`
+    """
     folder.mkdir(parents=True)
-    for name, content in {"config.json": config, **(files or {})}.items():
-        (folder / name).write_text(json.dumps(content))
+    is_mistral = "dim" in config and "architectures" not in config  # Mistral's format
+    name, weights = ("params", "consolidated") if is_mistral else ("config", "model")
+    for file, content in {f"{name}.json": config, **(files or {})}.items():
+        (folder / file).write_text(json.dumps(content))
+    if target is not None:
+        (folder / "target").mkdir()
+        (folder / "target" / "config.json").write_text(json.dumps(target))
     made = {
         name: (dtype, shape, values(name, dtype, shape)) for name, (dtype, shape) in tensors.items()
     }
-    write_safetensors(folder / "model.safetensors", made)
+    write_safetensors(folder / f"{weights}.safetensors", made)
 
 
 def write_adapter(folder: Path, tensors: Mapping[str, Any]) -> None:
@@ -64,6 +74,10 @@ def values(name: str, dtype: str, shape: list[int]) -> bytes:
     rng = np.random.default_rng(crc32(name.encode()))
     if name.endswith("A_log"):
         return np.arange(np.prod(shape), dtype=np.float32).reshape(shape).tobytes()
+    if name.endswith("d2t"):  # differences of increasing ids
+        return np.sort(rng.integers(0, 4, shape, np.int64)).tobytes()
+    if dtype == "I64":
+        return rng.integers(0, 120, shape, np.uint8).astype(np.int64).tobytes()
     if dtype in ("U8", "F8_E4M3"):  # no NaN
         return rng.integers(0, 120, shape, np.uint8).tobytes()
     floats = rng.standard_normal(shape, np.float32)

@@ -12,15 +12,11 @@ import numpy as np
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import Array, LazyArray
 from llama_py.checkpoint.convert import wrap_errors
-from llama_py.checkpoint.converter import (
-    QUANTIZATION_VERSION,
-    Converter,
-    ConvertOptions,
-    find_layer,
-)
+from llama_py.checkpoint.converter import QUANTIZATION_VERSION, Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder, read_json
 from llama_py.checkpoint.metadata import ModelMetadata
 from llama_py.checkpoint.models import converter
+from llama_py.checkpoint.names import find_layer
 from llama_py.checkpoint.output import NewTensor, choose_type, count_parameters
 from llama_py.checkpoint.safetensors import read_safetensors
 

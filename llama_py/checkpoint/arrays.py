@@ -39,6 +39,7 @@ class LazyArray:
         make_parts  computes them in parts, if that takes less memory"""
         self.shape, self.dtype, self._make = tuple(shape), np.dtype(dtype), make
         self.stored, self._make_parts = stored, make_parts
+        self._source: StoredTensor | None = None
 
     @classmethod
     def from_stored(cls, t: StoredTensor) -> LazyArray:
@@ -59,7 +60,9 @@ class LazyArray:
             t.let_go()
 
         dtype = np.float16 if t.dtype == "F16" else np.float32
-        return cls(t.shape, dtype, read, t.dtype, read_parts)
+        made = cls(t.shape, dtype, read, t.dtype, read_parts)
+        made._source = t
+        return made
 
     @classmethod
     def from_values(cls, values: Any) -> LazyArray:
@@ -84,6 +87,23 @@ class LazyArray:
             yield self.read()
         else:
             yield from self._make_parts()
+
+    def bits(self) -> Array:
+        """Return the stored elements without a conversion: of BF16 and FP8, unsigned integers."""
+        if self._source is None:
+            raise AssertionError("only a tensor of a file has stored elements")
+        values = self._source.array().copy()
+        self._source.let_go()
+        return values
+
+    def integers(self) -> npt.NDArray[np.int64]:
+        """Return the values of a stored tensor of integers, which float32 would round.
+
+        Raises ModelError for a tensor of another type.
+        """
+        if not self.stored.startswith(("I", "U")):
+            raise ModelError(f"a tensor must have a type of integers, got {self.stored}")
+        return self.bits().astype(np.int64)
 
     def _new(self, shape: Sequence[int], make: Callable[[], Array]) -> LazyArray:
         return LazyArray(shape, self.dtype, make, self.stored)

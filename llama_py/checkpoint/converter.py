@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
-from ggml_py.types import BF16, BY_NAME, F16, F32, GGMLType
+from ggml_py.types import BF16, BY_NAME, F16, F32, I64, GGMLType
 from llama_py.checkpoint.arrays import LazyArray
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.keys import KeyValues
 from llama_py.checkpoint.metadata import ModelMetadata
 from llama_py.checkpoint.model_name import size_label
-from llama_py.checkpoint.names import LLAMA, Names
+from llama_py.checkpoint.names import LLAMA, NUMBER, Names, find_layer
 from llama_py.checkpoint.output import NewTensor, choose_type, count_parameters
 from llama_py.checkpoint.vocabulary import Vocabulary
 
@@ -40,7 +40,6 @@ MEDIA = (
     "patch_embedding", "patch_merger.", "patch_merge_mlp.", "model.connector.",
 )  # fmt: skip
 UNUSED = (".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq")
-NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,7 @@ class ConvertOptions:
     nextn     False: without layers that draft tokens
     overrides values of general.* by full key
     dense     the layers after the pooling as well, of sentence-transformers
+    target    folder of the model that a draft model belongs to
     """
 
     outtype: str = "auto"
@@ -59,6 +59,7 @@ class ConvertOptions:
     nextn: bool = True
     overrides: Mapping[str, Any] = field(default_factory=dict)
     dense: bool = False
+    target: Path | None = None
 
 
 class Converter:
@@ -72,14 +73,18 @@ class Converter:
     prefixes  beginnings of tensors' names that only some checkpoints have
     defaults  values that config.json may lack, since transformers knows them
     has_nextn  checkpoints may have layers that draft tokens
+    own_keys   keys that follow the keys of all models, as for `copy`
+    needed     names that config.json must have
     """
 
-    arch: ClassVar[str] = ""
+    arch: str = ""
     classes: ClassVar[tuple[str, ...]] = ()
-    names: ClassVar[Names] = LLAMA
+    names: Names = LLAMA
     prefixes: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[Mapping[str, Any]] = {}
     has_nextn: ClassVar[bool] = False
+    own_keys: ClassVar[Keys] = ()
+    needed: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         self.folder, self.options = folder, options
@@ -90,6 +95,9 @@ class Converter:
 
     def convert(self) -> list[NewTensor]:
         """Set all keys and return the tensors; their values are computed later."""
+        for name in self.needed:
+            if self.find(name) is None:
+                raise ModelError(f"{self.folder.path / 'config.json'}: {name} is missing")
         selected = ((self.select(name), t) for name, t in self.folder.tensors.items())
         stored = {name: t for name, t in selected if name is not None}
         file_type, type = self.choose_type(stored)
@@ -97,6 +105,7 @@ class Converter:
         for name, values in chain(self.extra(), self._convert(stored)):
             made.append(NewTensor(name, self.choose_tensor_type(name, values, type), values))
         self.check_complete()
+        made += [NewTensor(name, I64, array) for name, array in self.integers()]
         self.out.text("general.type", "model")
         counts = count_parameters(made)
         described = ModelMetadata(
@@ -106,6 +115,7 @@ class Converter:
         self.file_type, self.type = file_type, type
         self.file_name = f"{described.file_stem}-{str(type).upper()}.gguf"
         self.keys()
+        self.copy(self.own_keys)
         self.out.u32("general.quantization_version", QUANTIZATION_VERSION)
         n_vocab = self.config.get("vocab_size")
         self.vocabulary(Vocabulary(self.folder, self.out, n_vocab, self.options.pre or None))
@@ -155,6 +165,10 @@ class Converter:
         """Yield tensors of the file that are not stored, such as frequency factors."""
         yield from ()
 
+    def integers(self) -> Iterator[tuple[str, LazyArray]]:
+        """Yield tensors of integers, which follow all others."""
+        yield from ()
+
     def _convert(self, stored: Mapping[str, LazyArray]) -> Iterator[tuple[str, LazyArray]]:
         for name, array in stored.items():
             if not name.endswith(UNUSED):
@@ -191,18 +205,11 @@ class Converter:
         """Set the architecture's keys."""
         out = self.out
         out.u32("block_count", self.n_layer)
-        for key, kind, names in KEYS:
-            if (value := self.find(*names)) is not None:
-                if kind == "count":
-                    out.count(key, value)
-                else:
-                    out.add(kind, key, value)
+        self.copy(KEYS)
         if self.config.get("is_causal") is False:
             out.boolean("attention.causal", False)
         self._rope_keys()
-        for key, kind, names in LATER_KEYS:
-            if (value := self.find(*names)) is not None:
-                out.add(kind, key, value)
+        self.copy(LATER_KEYS)
         score = self.find(*SCORE_NAMES)
         if score is not None:
             self.set_gating(score)
@@ -210,6 +217,18 @@ class Converter:
             out.u32("attention.key_length", head_dim)
             out.u32("attention.value_length", head_dim)
         out.u32("general.file_type", self.file_type)
+
+    def copy(self, keys: Keys) -> None:
+        """Set the keys whose values config.json has. Types: a type of GGUF; "count", an integer or
+        one for each layer; "windows", from types of layers if each has sliding-window attention."""
+        for key, kind, names in keys:
+            value = self.find(*names)
+            if value is not None and kind == "count":
+                self.out.count(key, value)
+            elif value is not None and kind == "windows":
+                self.out.array(key, [t == "sliding_attention" for t in value])
+            elif value is not None:
+                self.out.add(kind, key, value)
 
     def set_gating(self, score: Any) -> None:
         """Set the function of the router's scores. Raises ModelError for an unknown one."""
@@ -330,9 +349,3 @@ SCORE_NAMES = (
     "score_function", "scoring_func", "score_func", "moe_router_activation",
     "moe_router_activation_func", "expert_selection_fn",
 )  # fmt: skip
-
-
-def find_layer(name: str) -> int | None:
-    """Return the first number in a name, its layer."""
-    match = NUMBER.search(name)
-    return int(match[0]) if match else None

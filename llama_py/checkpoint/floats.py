@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ModelError
-from ggml_py.types import BF16, F16, F32, GGMLType
+from ggml_py.types import BF16, F16, F32, I64, GGMLType
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -55,12 +55,14 @@ def n_bytes(type: GGMLType, shape: tuple[int, ...]) -> int:
 
 
 def to_bytes(type: GGMLType, values: Array) -> Bytes:
-    """Return the bytes of an array as F32, F16, BF16 or Q8_0, rounded like gguf-py's quants.
+    """Return the bytes of an array as F32, I64, F16, BF16 or Q8_0, rounded like gguf-py's quants.
 
     Raises ModelError for another type.
     """
     if type == F32:
         return _flat(values.astype(np.float32, copy=False))
+    if type == I64:
+        return _flat(values.astype(np.int64, copy=False))
     if type == F16:
         with np.errstate(over="ignore"):
             return _flat(values.astype(np.float16, copy=False))

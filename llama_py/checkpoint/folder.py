@@ -12,6 +12,7 @@ from typing import Any
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.pocket_tts import pocket_config
 from llama_py.checkpoint.safetensors import read_safetensors
 
 log = logging.getLogger("llama_py")
@@ -35,6 +36,7 @@ class CheckpointFolder:
 
     path    the folder
     config  config.json; values of the text model replace the same of the whole model
+    is_mistral  the folder has Mistral's format: params.json and consolidated*.safetensors
     """
 
     def __init__(self, path: Path) -> None:
@@ -42,11 +44,12 @@ class CheckpointFolder:
         self.path = path
         if not path.is_dir():
             raise ModelError(f"{path}: no such folder; use the folder of a checkpoint")
-        stored = self.json("config.json")
+        stored = self.json("config.json") or self.json("params.json") or pocket_config(path)
         if not stored:
             raise ModelError(
                 f"{path}: config.json is missing or empty; use the folder of a Hugging Face model"
             )
+        self.is_mistral = not self.has("config.json") and self.has("params.json")
         for name in TEXT_CONFIGS:
             if isinstance(stored.get(name), dict):
                 stored["text_config"] = stored[name]
@@ -65,6 +68,9 @@ class CheckpointFolder:
             _first_text(c.get("architectures")) if isinstance(c, dict) else None
             for c in (self.whole_config, text)
         )
+        if self.is_mistral:
+            kind = next((name for name in ("moe", "llama_4_scaling") if name in self.config), "")
+            return f"params.json: {kind}" if kind else "params.json"
         if whole in WHOLE_NAMES:
             return whole or ""
         name = own or whole
@@ -74,7 +80,19 @@ class CheckpointFolder:
             raise ModelError(
                 f"{self.path / 'config.json'}: architectures must name the model's class"
             )
-        return name
+        return self._variant(name)
+
+    def _variant(self, name: str) -> str:
+        """Return the name of a special class for some configurations."""
+        if name in ("LlamaForCausalLM", "LLaMAForCausalLM") and "draft_vocab_size" in self.config:
+            return "LlamaForCausalLMEagle3"
+        is_mistral = name in ("Mistral3ForConditionalGeneration", "Ministral3ForCausalLM")
+        is_latent = is_mistral and self.config.get("model_type") == "mistral4"
+        return "Mistral4ForCausalLM" if is_latent else name
+
+    def has(self, name: str) -> bool:
+        """Return True if the folder has this file."""
+        return (self.path / name).is_file()
 
     def json(self, name: str) -> dict[str, Any]:
         """Return the JSON object in a file; empty without the file. See `read_json`."""
@@ -104,9 +122,10 @@ class CheckpointFolder:
 
         Raises ModelError if files or tensors are missing.
         """
-        weights = self._weight_map()
+        weights = {} if self.is_mistral else self._weight_map()
+        prefix = "consolidated" if self.is_mistral else "model"
         files = sorted({*weights.values()}) or sorted(
-            path.name for path in self.path.glob("model*.safetensors")
+            path.name for path in self.path.glob(f"{prefix}*.safetensors")
         )
         if not files:
             raise ModelError(f"{self.path}: {self._explain_missing()}")

@@ -9,7 +9,8 @@ from ggml_py.errors import GGUFError, ModelError
 from llama_py.gguf.write import encode
 
 FLOATS = ("epsilon", "_base", "_base_swa", "factor", "softcapping", "_bias", "_kqv", "_scale")
-OTHERS = ("general.", "tokenizer.", "adapter.")  # beginnings of keys that no architecture has
+# beginnings of keys that no architecture has
+OTHERS = ("general.", "tokenizer.", "adapter.", "diffusion.", "xielu.")
 
 
 class KeyValues:
@@ -25,8 +26,8 @@ class KeyValues:
         self.add("str", "general.architecture", arch)
 
     def add(self, kind: str, key: str, value: Any) -> None:
-        """Set a value; a key that exists keeps its place. A key
-        without the prefix general., tokenizer. or adapter. belongs to the architecture.
+        """Set a value; a key that exists keeps its place. A key that does not begin like
+        OTHERS belongs to the architecture.
 
         Raises ModelError if the value is not of this kind.
         """

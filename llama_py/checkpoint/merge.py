@@ -9,26 +9,28 @@ from pathlib import Path
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, stack
 
-EXPERT = re.compile(r"(.*\bexperts)\.(\d+)\.(\w+)\.weight")
-
 
 class ExpertMerger:
     """Collects the matrices of a layer's experts, and joins them when it has all.
 
     n_experts  experts of a layer
     parts      names of an expert's matrices, in the order of the joined tensors
+    module     name of the list of experts
     """
 
-    def __init__(self, n_experts: int, parts: Sequence[str]) -> None:
+    def __init__(self, n_experts: int, parts: Sequence[str], module: str = "experts") -> None:
         self.n_experts, self.parts = n_experts, parts
+        self._pattern = re.compile(rf"(.*\b{module})\.(\d+)\.(\w+)\.weight")
         self._waiting: dict[str, dict[tuple[int, str], LazyArray]] = {}
 
     def merge(self, name: str, array: LazyArray) -> Iterator[tuple[str, LazyArray]] | None:
         """Return None for a tensor of no expert; else an iterator, empty until the last matrix of
         the layer: `PATH.experts.PART.weight`, [n_experts, n_out, n_in]."""
-        match = EXPERT.fullmatch(name)
+        match = self._pattern.fullmatch(name)
         if match is None:
             return None
+        if self.n_experts <= 0:
+            raise ModelError(f"config.json lacks the number of experts, but {name[:100]!r} is one")
         path, number, part = match[1], int(match[2]), match[3]
         waiting = self._waiting.setdefault(path, {})
         waiting[number, part] = array

@@ -5,9 +5,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 Names = Mapping[str, str]
+NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
+
+
+def find_layer(name: str) -> int | None:
+    """Return the first number in a name, its layer."""
+    match = NUMBER.search(name)
+    return int(match[0]) if match else None
 
 
 def name_layers(path: str, modules: Names) -> dict[str, str]:
@@ -39,3 +47,61 @@ PRE_NORMS = {"input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_no
 MODEL = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 LAYERS = "model.layers.{}"
 LLAMA = {**MODEL, **name_layers(LAYERS, {**PRE_NORMS, **ATTENTION, **FEED_FORWARD})}
+POST_NORMS = {
+    "post_attention_layernorm": "post_attention_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+SHARED_EXPERTS = {
+    f"mlp.shared_experts.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")
+}
+ROUTED_EXPERTS = {**EXPERTS, **SHARED_EXPERTS, "mlp.gate.e_score_correction": "exp_probs_b"}
+# Multi-head latent attention
+LATENT = {
+    "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.k_b_proj": "attn_k_b",
+    "self_attn.v_b_proj": "attn_v_b",
+}
+INDEXER = {
+    "self_attn.indexer.k_norm": "indexer.k_norm",
+    "self_attn.indexer.weights_proj": "indexer.proj",
+    "self_attn.indexer.wk": "indexer.attn_k",
+    "self_attn.indexer.wq_b": "indexer.attn_q_b",
+}
+# Kimi's delta attention
+DELTA_ATTENTION = {
+    "self_attn.q_conv1d": "ssm_conv1d_q",
+    "self_attn.k_conv1d": "ssm_conv1d_k",
+    "self_attn.v_conv1d": "ssm_conv1d_v",
+    "self_attn.f_a_proj": "ssm_f_a",
+    "self_attn.f_b_proj": "ssm_f_b",
+    "self_attn.g_a_proj": "ssm_g_a",
+    "self_attn.g_b_proj": "ssm_g_b",
+    "self_attn.b_proj": "ssm_beta",
+    "self_attn.A_log": "ssm_a",
+    "self_attn.dt_proj": "ssm_dt",
+    "self_attn.o_norm": "ssm_norm",
+}
+NEXTN = {
+    "eh_proj": "nextn.eh_proj",
+    "enorm": "nextn.enorm",
+    "hnorm": "nextn.hnorm",
+    "embed_tokens": "nextn.embed_tokens",
+    "shared_head.head": "nextn.shared_head_head",
+    "shared_head.norm": "nextn.shared_head_norm",
+}
+# Modules of Mamba and Mamba 2
+STATE_SPACE = {
+    "in_proj": "ssm_in",
+    "conv1d": "ssm_conv1d",
+    "x_proj": "ssm_x",
+    "dt_proj": "ssm_dt",
+    "A_log": "ssm_a",
+    "D": "ssm_d",
+    "norm": "ssm_norm",
+    "out_proj": "ssm_out",
+}
+MAMBA = {f"mamba.{module}": tensor for module, tensor in STATE_SPACE.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -72,29 +72,48 @@ class Vocabulary:
         """Write that the model has no tokens."""
         self.out.text("tokenizer.ggml.model", "none")
 
-    def bpe(self, model: str = "gpt2", pre: str | None = None) -> SpecialTokens:
+    def bpe(
+        self,
+        model: str = "gpt2",
+        pre: str | None = None,
+        roles: Mapping[str, str] | None = None,
+        unchanged: bool = False,
+    ) -> SpecialTokens:
         """Write a byte-level BPE of tokenizer.json (get_vocab_base, _set_vocab_gpt2).
 
-        model  tokenizer.ggml.model;  pre  pre-tokenizer; None: found by its ids
+        model      tokenizer.ggml.model;  pre  pre-tokenizer; None: found by its ids
+        roles      tokens of roles that the tokenizer's files do not name
+        unchanged  added tokens keep their texts and types
+
+        Raises ModelError if the tokenizer does not have these tokens.
         """
-        tokens, types, found = self.tokens_of_json(pre)
+        tokens, types, found = self.tokens_of_json(pre, unchanged)
         special = SpecialTokens(self.folder, with_merges=True)
+        for role, text in (roles or {}).items():
+            if text not in tokens:
+                raise ModelError(f"{self.folder.path}: the tokenizer lacks the token {text!r}")
+            special.set(role, tokens.index(text))
         self.write(model, found, tokens, types)
         special.write(self.out)
         return special
 
-    def tokens_of_json(self, pre: str | None = None) -> tuple[list[str], list[int], str]:
+    def tokens_of_json(
+        self, pre: str | None = None, unchanged: bool = False
+    ) -> tuple[list[str], list[int], str]:
         """Return the tokens of tokenizer.json, their types, and the pre-tokenizer's name."""
         tokenizer, named = self.tokenizer(), special_texts(self.folder)
         ids = tokenizer.get_vocab(with_added_tokens=True)
-        n_vocab = self._check_size(max(ids.values(), default=-1) + 1, len(ids))
+        n_vocab = self.check_size(max(ids.values(), default=-1) + 1, len(ids))
         texts, added = {id: text for text, id in ids.items()}, tokenizer.get_added_tokens_decoder()
         pre = self.pre or pre or pre_tokenizer(self.folder, tokenizer)
         tokens, types = list[str](), list[int]()
         for id in range(n_vocab):
             text, token = texts.get(id, f"[PAD{id}]"), added.get(id)
             type = UNUSED if id not in texts else NORMAL
-            if token is not None:
+            if token is not None and unchanged:
+                is_special = token.special or token.content in named
+                type = CONTROL if is_special else USER_DEFINED
+            elif token is not None:
                 if not token.normalized:
                     own = tokenizer.encode(text, add_special_tokens=False).ids
                     text = tokenizer.decode(own, skip_special_tokens=False)
@@ -132,14 +151,12 @@ class Vocabulary:
         self.write("llama", "default", tokens, types, scores)
         return self.write_special(len(tokens))
 
-    def pieces(self) -> tuple[list[str], list[float], list[int]]:
-        """Return the tokens of tokenizer.model, their scores and types, with tokens that
-        tokenizer_config.json adds."""
+    def pieces(self, with_added: bool = True) -> tuple[list[str], list[float], list[int]]:
+        """Return the tokens of tokenizer.model, their scores and types, and added tokens."""
         found = read_sentencepiece(self.folder.path / "tokenizer.model").pieces
-        tokens, scores, types = self.add_tokens(found)
-        added = self.folder.json("tokenizer_config.json").get("added_tokens_decoder", {})
-        for key, token in added.items():
-            if _is_id(id := int(key), len(tokens)):
+        tokens, scores, types = self.add_tokens(found, with_added)
+        for id, token in self.added_tokens() if with_added else ():
+            if 0 <= id < len(tokens):
                 text = token["content"]
                 is_special = token.get("special") or looks_special(text)
                 types[id] = CONTROL if is_special else USER_DEFINED
@@ -147,19 +164,28 @@ class Vocabulary:
                 scores[id] = ADDED_SCORE
         return tokens, scores, types
 
-    def add_tokens(self, found: Sequence[TokenPiece]) -> tuple[list[str], list[float], list[int]]:
-        """Return pieces as tokens, scores and types, with the tokens of added_tokens.json."""
-        n_vocab = self._check_size(0, len(found))
+    def add_tokens(
+        self, found: Sequence[TokenPiece], with_added: bool = True
+    ) -> tuple[list[str], list[float], list[int]]:
+        """Return pieces as tokens, scores and types, and the tokens of added_tokens.json."""
+        n_vocab = self.check_size(0, len(found))
         tokens = [f"[PAD{i}]" for i in range(n_vocab)]
         scores, types = [LEAST_SCORE] * n_vocab, [UNUSED] * n_vocab
         known = {UNKNOWN, CONTROL, UNUSED, BYTE}
         for i, piece in enumerate(found[:n_vocab]):
             tokens[i] = piece.text.decode("utf-8", "surrogateescape")
             scores[i], types[i] = piece.score, piece.type if piece.type in known else NORMAL
-        for text, id in self.folder.json("added_tokens.json").items():
+        added = self.folder.json("added_tokens.json") if with_added else {}
+        for text, id in added.items():
             if _is_id(id, n_vocab):
                 tokens[id], scores[id], types[id] = text, ADDED_SCORE, USER_DEFINED
         return tokens, scores, types
+
+    def added_tokens(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield ids and descriptions of added_tokens_decoder in tokenizer_config.json."""
+        added = self.folder.json("tokenizer_config.json").get("added_tokens_decoder", {})
+        for id, token in added.items():
+            yield int(id), token
 
     @property
     def is_sentencepiece_json(self) -> bool:
@@ -190,7 +216,7 @@ class Vocabulary:
         self.write("llama", "default", tokens, types, scores)
         return self.write_special(len(tokens))
 
-    def _check_size(self, least: int, default: int) -> int:
+    def check_size(self, least: int, default: int) -> int:
         """Return the number of tokens of the model."""
         n_vocab = default if self.n_vocab is None else self.n_vocab
         if type(n_vocab) is not int or not max(least, 1) <= n_vocab < 2**24:

@@ -42,8 +42,8 @@ LLAMA = "llama"
 
 def write_tiny(name: str, where: Path) -> Path:
     made = where / name
-    entry = RECORDED[name]
-    write_folder(made, entry["config"], entry["tensors"], entry.get("files"))
+    one = RECORDED[name]
+    write_folder(made, one["config"], one["tensors"], one.get("files"), one.get("target"))
     return made
 
 
@@ -64,7 +64,9 @@ def plan_plain(folder: Path, **options: Any) -> tuple[Converter, list[NewTensor]
         self.out.u32("vocab_size", N_VOCAB)
 
     plain = type("Plain", (kind,), {"vocabulary": vocabulary, "classes": ()})
-    chosen = plain(checkpoint, ConvertOptions(**{"outtype": "f32", "nextn": False} | options))
+    target = folder / "target" if (folder / "target").is_dir() else None
+    given = {"outtype": "f32", "nextn": False, "target": target}
+    chosen = plain(checkpoint, ConvertOptions(**given | options))
     return chosen, chosen.convert()
 
 

@@ -61,6 +61,13 @@ class ConvertParams(Params):
         "convert the layers after the pooling as well",
         env="",
     )
+    target: str = option(
+        "",
+        "--target-model-dir",
+        "folder of the model that a draft model belongs to",
+        metavar="FOLDER",
+        env="",
+    )
     no_nextn: bool = option(
         False, "--no-nextn --no-mtp", "convert without layers that draft tokens", env=""
     )
@@ -84,7 +91,13 @@ def run(args: argparse.Namespace) -> None:
             session.write(f"{name:40} {kind.arch}\n")
         return
     options = ConvertOptions(
-        o.outtype.lower(), o.model_name, o.pre, not o.no_nextn, _overrides(o.metadata), o.dense
+        o.outtype.lower(),
+        o.model_name,
+        o.pre,
+        not o.no_nextn,
+        _overrides(o.metadata),
+        o.dense,
+        Path(o.target) if o.target else None,
     )
     if is_adapter(o.folder):
         if not o.base:

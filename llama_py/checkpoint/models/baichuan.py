@@ -8,7 +8,7 @@ from typing import ClassVar
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.models.llama import permute
+from llama_py.checkpoint.rotary import permute
 from llama_py.checkpoint.sentencepiece import BYTE, CONTROL, NORMAL, USER_DEFINED
 from llama_py.checkpoint.vocabulary import Vocabulary, is_byte
 

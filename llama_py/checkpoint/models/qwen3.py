@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import ClassVar
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, stack
@@ -22,7 +23,11 @@ RERANK_TEMPLATE = (
 
 class Qwen3Converter(Qwen2Converter):
     arch = "qwen3"
-    classes = ("Qwen3ForCausalLM", "Qwen3Model", "Qwen3ForSequenceClassification")
+    classes: ClassVar[tuple[str, ...]] = (
+        "Qwen3ForCausalLM",
+        "Qwen3Model",
+        "Qwen3ForSequenceClassification",
+    )
     names = {**LLAMA, **name_layers(LAYERS, HEAD_NORMS)}
 
     @cached_property

@@ -14,7 +14,7 @@ from llama_py.checkpoint.arrays import Array, LazyArray, concat
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.qwen2moe import Qwen2MoeConverter
-from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, name_layers
+from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, NEXTN, name_layers
 
 DELTA_NET = {
     "linear_attn.in_proj_qkv": "attn_qkv",
@@ -28,15 +28,7 @@ DELTA_NET = {
     "linear_attn.norm": "ssm_norm",
     "linear_attn.out_proj": "ssm_out",
 }
-NEXTN = {
-    "eh_proj": "nextn.eh_proj",
-    "enorm": "nextn.enorm",
-    "hnorm": "nextn.hnorm",
-    "embed_tokens": "nextn.embed_tokens",
-    "shared_head.head": "nextn.shared_head_head",
-    "shared_head.norm": "nextn.shared_head_norm",
-}
-# Modules of `mtp.`, and their names in a layer
+# Modules of `mtp.`, as those of the layer after the last
 DRAFT = {
     "fc": "eh_proj",
     "pre_fc_norm_embedding": "enorm",

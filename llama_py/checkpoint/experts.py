@@ -1,0 +1,89 @@
+"""Parts that models with experts, or with layers that draft tokens, share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, ClassVar
+
+from ggml_py.errors import ModelError
+from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.converter import Converter, ConvertOptions
+from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.merge import ExpertMerger, split_gate_up
+from llama_py.checkpoint.names import find_layer
+
+PARTS = ("down_proj", "gate_proj", "up_proj")
+N_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+
+
+class ExpertsConverter(Converter):
+    """A model with experts: a tensor per expert and matrix, or a tensor per layer and matrix.
+
+    parts  names of an expert's matrices, in the order of the file
+    """
+
+    parts: ClassVar[tuple[str, ...]] = PARTS
+
+    @cached_property
+    def experts(self) -> ExpertMerger:
+        return ExpertMerger(self.find(*N_EXPERTS) or 0, self.parts)
+
+    def tensors(
+        self, name: str, array: LazyArray, layer: int | None
+    ) -> Iterator[tuple[str, LazyArray]]:
+        stored = name.removesuffix(".weight")
+        if stored.endswith("mlp.experts.down_proj"):
+            yield from super().tensors(f"{stored}.weight", array, layer)
+        elif stored.endswith("mlp.experts.gate_up_proj"):
+            for new_name, new in split_gate_up(name, array):
+                yield from super().tensors(new_name, new, layer)
+        else:
+            merged = self.experts.merge(name, array)
+            for new_name, new in ((name, array),) if merged is None else merged:
+                yield from super().tensors(new_name, new, layer)
+
+    def check_complete(self) -> None:
+        self.experts.check_complete(self.folder.path)
+
+
+class NextnConverter(Converter):
+    """A model with layers that draft tokens: model.layers.N after the others, counted in
+    config.json. Without them if has_nextn is False, or by --no-nextn."""
+
+    has_nextn = True
+
+    def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
+        super().__init__(folder, options)
+        self.n_trunk = self.n_layer
+        if self.has_nextn and options.nextn:
+            self.n_layer += self.n_drafts()
+
+    def n_drafts(self) -> int:
+        """Return the number of layers that draft tokens."""
+        return self.find("num_nextn_predict_layers") or 0
+
+    def select(self, name: str) -> str | None:
+        selected = super().select(name)
+        if selected is None or not selected.startswith("model.layers."):
+            return selected
+        return selected if (find_layer(selected) or 0) < self.n_layer else None
+
+    def nextn_key(self) -> None:
+        """Set the number of drafting layers if config.json has it."""
+        count = self.find("num_nextn_predict_layers")
+        if self.options.nextn and count is not None:
+            self.out.u32("nextn_predict_layers", count)
+
+
+def per_layer(c: Converter, name: str, n: int | None = None) -> list[Any]:
+    """Return a list of config.json with a value per layer, for the first n layers or for all.
+
+    Raises ModelError for another value.
+    """
+    found, n = c.find(name), c.n_layer if n is None else n
+    if not isinstance(found, list) or len(found) < n:
+        raise ModelError(
+            f"{c.folder.path / 'config.json'}: {name} must be a list of {n} values, one per layer"
+        )
+    return found[:n]

@@ -1,0 +1,32 @@
+"""Checkpoints of Chameleon, text only (conversion/chameleon.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llama_py.checkpoint.arrays import LazyArray, stack
+from llama_py.checkpoint.models.llama import RotatedConverter
+from llama_py.checkpoint.models.qwen3 import Qwen3Converter
+from llama_py.checkpoint.rotary import permute
+
+
+class ChameleonConverter(RotatedConverter):
+    arch = "chameleon"
+    classes = ("ChameleonForConditionalGeneration", "ChameleonForCausalLM")
+    names = Qwen3Converter.names
+
+    def select(self, name: str) -> str | None:
+        return None if name.startswith("model.vqmodel") else super().select(name)
+
+    def keys(self) -> None:
+        super().keys()
+        self.out.boolean("swin_norm", self.config.get("swin_norm", False))
+
+    def tensors(
+        self, name: str, array: LazyArray, layer: int | None
+    ) -> Iterator[tuple[str, LazyArray]]:
+        for part in "qk":
+            if name.endswith((f"{part}_norm.weight", f"{part}_norm.bias")):
+                first = permute(array.rows(0, 1).reshape(array.shape[1]), 1)
+                array = stack([first] * self.n_heads(layer, part == "q"))
+        yield from super().tensors(name, array, layer)

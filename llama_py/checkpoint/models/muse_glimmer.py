@@ -1,0 +1,51 @@
+"""Checkpoints of Muse Glimmer (conversion/muse_glimmer.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.models.llama import RotatedConverter
+from llama_py.checkpoint.models.olmo import WINDOWS
+from llama_py.checkpoint.models.qwen3next import plus_one
+from llama_py.checkpoint.names import LAYERS, LLAMA, POST_NORMS, name_layers
+from llama_py.checkpoint.vocabulary import Vocabulary
+
+
+class MuseGlimmerConverter(RotatedConverter):
+    arch = "muse-glimmer"
+    classes = ("MuseGlimmerForConditionalGeneration",)
+    names = {
+        **LLAMA,
+        **name_layers(LAYERS, {
+            **POST_NORMS,
+            "pre_feedforward_layernorm": "ffn_norm",
+            "self_attn.gate_proj": "attn_gate",
+        }),
+    }  # fmt: skip
+    needed = ("sliding_window", "layer_types", "qk_scale_factor")
+    own_keys = (
+        ("final_logit_softcapping", "f32", ("final_logit_softcapping",)),
+        ("logit_scale", "f32", ("output_multiplier",)),
+        *WINDOWS,
+    )
+
+    def tensors(
+        self, name: str, array: LazyArray, layer: int | None
+    ) -> Iterator[tuple[str, LazyArray]]:
+        if name.endswith("layernorm.weight"):
+            array = array.map(plus_one)
+        elif name.endswith(".self_attn.q_proj.weight"):
+            # norms of queries and keys have no weights, and queries a factor
+            ones = np.ones(self.head_dim, np.float32)
+            factor = np.float32(self.find("qk_scale_factor"))
+            yield f"blk.{layer}.attn_q_norm.weight", LazyArray.from_values(ones * factor)
+            yield f"blk.{layer}.attn_k_norm.weight", LazyArray.from_values(ones)
+        yield from super().tensors(name, array, layer)
+
+    def vocabulary(self, v: Vocabulary) -> None:
+        v.bpe()
+        if (id := v.tokenizer().token_to_id("<|eot|>")) is not None:
+            self.out.u32("tokenizer.ggml.eot_token_id", id)

@@ -1,0 +1,61 @@
+"""RoPE of checkpoints: the order of rows, and factors of frequencies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from ggml_py.errors import ModelError
+from llama_py.checkpoint.arrays import Floats, LazyArray
+
+
+def permute(array: LazyArray, n_head: int) -> LazyArray:
+    """Reorder the rows of each head: alternately from its first and its second half.
+
+    llama.cpp rotates neighboring rows, transformers the halves of a head.
+    """
+    n, *rest = array.shape
+    if n_head <= 0:
+        raise ModelError(f"the number of heads must be positive, got {n_head}")
+    return array.reshape(n_head, 2, n // n_head // 2, *rest).swap(1, 2).reshape(n, *rest)
+
+
+def rope_factors(
+    rope: Mapping[str, Any], n_rot: int, factor: float = 8.0
+) -> Iterator[tuple[str, LazyArray]]:
+    """Yield the factors of frequencies of Llama 3.1 if the RoPE has this type."""
+    if str(rope.get("rope_type")).lower() == "llama3":
+        yield "rope_freqs.weight", LazyArray.from_values(llama3_factors(rope, n_rot, factor))
+
+
+def llama3_factors(rope: Mapping[str, Any], n_rot: int, factor: float = 8.0) -> Floats:
+    """Return the factors of frequencies of Llama 3.1, [n_rot / 2].
+
+    factor   without another in the parameters
+    """
+    base = np.float32(rope.get("rope_theta", 10000.0))
+    freqs = 1 / base ** (np.arange(0, n_rot, 2, dtype=np.float32) / np.float32(n_rot))
+    factor, context = rope.get("factor", factor), rope.get(ORIGINAL, 8192)
+    low, high = rope.get("low_freq_factor", 1.0), rope.get("high_freq_factor", 4.0)
+    wavelength = np.float32(2 * math.pi) / freqs
+    smooth = (np.float32(context) / wavelength - np.float32(low)) / np.float32(high - low)
+    between = 1 / ((1 - smooth) / np.float32(factor) + smooth)
+    long = np.where(wavelength > context / low, np.float32(factor), between)
+    return np.where(wavelength < context / high, np.float32(1), long)
+
+
+def long_factors(rope: Mapping[str, Any], n_rot: int) -> Iterator[tuple[str, LazyArray]]:
+    """Yield the factors of LongRoPE for long and short contexts, [n_rot / 2], if it has any."""
+    long, short = rope.get("long_factor"), rope.get("short_factor")
+    if not long and not short:
+        return
+    for name, factors in (("long", long), ("short", short)):
+        if not isinstance(factors, list) or len(factors) * 2 != n_rot:
+            raise ModelError(f"rope_scaling: {name}_factor must be a list of {n_rot // 2} numbers")
+        yield f"rope_factors_{name}.weight", LazyArray.from_values(factors)
+
+
+ORIGINAL = "original_max_position_embeddings"
