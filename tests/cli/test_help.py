@@ -74,6 +74,12 @@ def test_help_of_commands_in_a_word(word: str) -> None:
     assert not SLOW & imported
 
 
+def test_help_of_a_command_without_a_script() -> None:
+    shown, imported = imported_by("llama-py", "mcp", "--help")
+    assert shown.startswith("usage: llama-py mcp ") and "--port" not in shown
+    assert not (SLOW | {"starlette", "mcp"}) & imported
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_wrong_usage_exits_2(command: str) -> None:
     done = run(command, "--no-such-flag")

@@ -262,8 +262,3 @@ def test_without_the_package(
     assert stdio.main([*FLAGS]) == 1
     shown = capsys.readouterr()
     assert shown.out == "" and "error: llama-py mcp needs mcp: pip install" in shown.err
-
-
-def test_help() -> None:
-    shown = run("llama-py", "mcp", "--help").stdout
-    assert shown.startswith("usage: llama-py mcp ") and "--port" not in shown
