@@ -50,6 +50,8 @@ def end(servers: ToolServers) -> None:
 def test_an_ended_server_is_started_once_more(tmp_path: Path) -> None:
     with started("exits", tmp_path) as found:
         end(found)
+        errors: Any = found._connections["small"]._errors
+        until(lambda: errors.last)  # a thread reads it
         again = found.call("echo", {"text": "hello"})
         assert (again.text, again.is_error, again.failure) == ("hello", False, "")
         assert again.notice == f"{AGAIN} (its last line: no more, ***)"
