@@ -20,7 +20,8 @@ from llama_py.chat.go_expressions import JSON, Expressions, GoValue, print_code
 from llama_py.chat.go_tokens import Item, Token, read_items
 
 _BEGIN = re.compile(
-    r"\{\{-?\s*(?:[.$]|/\*|if\s|(?:range|with|template|define|block|json|printf?)\s+[.$\"`])"
+    r"\{\{-?\s*(?:[.$]|/\*|if\s|(?:range|with|template|define|block|json|printf?)\s+[.$\"`]"
+    r"|\w+\s+(?:\$|\.[A-Z]))"
 )
 MAX_LENGTH = 1 << 22  # characters of a translation
 

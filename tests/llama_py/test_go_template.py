@@ -340,7 +340,17 @@ def test_long_conversations_stay_within_the_limits() -> None:
 
 
 def test_which_templates_are_translated() -> None:
-    for source in (LLAMA3, QWEN25, MISTRAL, GEMMA, QWEN3, '{{ printf "%s" .Prompt }}'):
+    for source in (
+        LLAMA3,
+        QWEN25,
+        MISTRAL,
+        GEMMA,
+        QWEN3,
+        "{{ print .Prompt }}",
+        "{{- len .System }}",
+    ):
         assert is_go_template(source) and template_source(source).startswith(GO_MARK)
+    with pytest.raises(ModelError, match="function 'upper' is not defined"):
+        template_source("{{ upper .Prompt }}")
     for source in ("{{ messages }}", "{{ range (3) }}", "{{ json }}", "{% if a %}{{ '{{ .x }}' }}"):
         assert template_source(source) == source

@@ -40,7 +40,7 @@ def _command(args: argparse.Namespace) -> None:
     for name, recipe in sorted(made.items(), key=lambda one: one[0].lower()):
         source = recipe.get("from") or "uploaded files"
         session.write(f"{name:{width}}  {'created':>9}  from {source}\n")
-    if not models:
+    if not models and not made:
         where = ", ".join(map(str, folders()))
         session.tell(
             f"no models in {where} or the Hugging Face cache; download one, such as: {PULL}\n"
