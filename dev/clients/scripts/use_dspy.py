@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import dspy
-from dspy.lm15 import AccessPolicy, ModelSupport, ProviderDefinition, register_provider
+from dspy.lm15 import (
+    AccessPolicy,
+    ModelSupport,
+    OpenAIChatCompat,
+    ProviderDefinition,
+    register_provider,
+)
 from feature import (
     ASK,
     KEY,
@@ -23,9 +29,9 @@ from feature import (
     weather,
 )
 
-access = AccessPolicy(provider="llama-py", env_keys=("LLAMA_PY_KEY",))
+access = AccessPolicy(provider="llama-py", env_keys=("LLAMA_PY_KEY",), base_url=OPENAI)
 register_provider(
-    ProviderDefinition.chat(access, compat="vllm"),
+    ProviderDefinition.chat(access, compat=OpenAIChatCompat.preset("vllm")),
     supports=ModelSupport(function_calling=True, response_schema=True),
 )
 model: Any = dspy.LM(f"llama-py/{MODEL}", api_base=OPENAI, api_key=KEY, cache=False, max_tokens=200)
@@ -61,7 +67,8 @@ def stream() -> str:
 
 
 def tools() -> str:
-    found = dspy.Predict(Call)(question=QUESTION, tools=[dspy.Tool(weather)])
+    with dspy.context(adapter=dspy.ChatAdapter(use_native_function_calling=True)):
+        found = dspy.Predict(Call)(question=QUESTION, tools=[dspy.Tool(weather)])
     weather(**found.outputs.tool_calls[0].args)
     return check_call()
 
