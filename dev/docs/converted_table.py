@@ -24,13 +24,18 @@ Classes of transformers that [`llama-py-gguf convert`](convert.md) converts, by 
 
 def main() -> None:
     """Print the page."""
+    print(make_page())
+
+
+def make_page() -> str:
+    """Return the page, without its last line break."""
     configs = [r["config"] for r in read_records().values() if "config" in r]
     judged = {config.get("architectures", ["params.json"])[0] for config in configs}
     classes = defaultdict[str, list[str]](list)
     for name, kind in sorted(converters().items()):
         classes[kind.arch].append(f"**{name}**" if name in judged else name)
     rows = (f"| `{arch}` | {', '.join(names)} |" for arch, names in sorted(classes.items()))
-    print(HEAD + "\n".join(rows))
+    return HEAD + "\n".join(rows)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import llama_py
+from dev.docs.converted_table import make_page
 from dev.record.tiny_checkpoints import (
     N_VOCAB,
     read_records,
@@ -37,7 +38,7 @@ from llama_py.gguf.file import GGUFFile
 
 RECORDED = {name: one for name, one in read_records().items() if "config" in one}
 ADAPTERS = {name: one for name, one in read_records().items() if "base" in one}
-LLAMA = "llama"
+LLAMA, ROOT = "llama", Path(__file__).parents[2]
 
 
 def write_tiny(name: str, where: Path) -> Path:
@@ -152,6 +153,11 @@ def test_factors_of_frequencies(tmp_path: Path) -> None:
     factors = tensors[0].array.read()
     assert factors[0] == 1 and factors[-1] == 8 and (np.diff(factors) >= 0).all()
     assert 1 < factors[1] < 8
+
+
+def test_the_page_of_classes_is_current() -> None:
+    page = (ROOT / "docs" / "converted.md").read_text("utf-8")
+    assert page == make_page() + "\n", "run python -m dev.docs.converted_table > docs/converted.md"
 
 
 def test_types(tmp_path: Path) -> None:
