@@ -47,7 +47,8 @@ class CheckpointFolder:
         stored = self.json("config.json") or self.json("params.json") or pocket_config(path)
         if not stored:
             raise ModelError(
-                f"{path}: config.json is missing or empty; use the folder of a Hugging Face model"
+                f"{path}: is a folder without a config.json; use a .gguf file, or the folder of a "
+                "Hugging Face model"
             )
         self.is_mistral = not self.has("config.json") and self.has("params.json")
         for name in TEXT_CONFIGS:

@@ -209,7 +209,7 @@ def test_refused_folders(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="no such folder"):
         plan(tmp_path / "none")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ModelError, match=r"config.json is missing"):
+    with pytest.raises(ModelError, match=r"is a folder without a config.json"):
         plan(tmp_path / "empty")
     folder = write_tiny(LLAMA, tmp_path)
     stored = json.loads((folder / "config.json").read_text())

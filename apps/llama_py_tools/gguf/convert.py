@@ -11,9 +11,6 @@ from typing import Any
 from ggml_py.errors import ModelError
 from llama_py.params.option import Params, option
 from llama_py_tools.command.options import read
-from llama_py_tools.command.progress import Progress
-from llama_py_tools.gguf.sizes import show_size
-from llama_py_tools.gguf.write import check_free
 from llama_py_tools.models import session
 
 EPILOG = "The folder needs config.json, the tokenizer's files and *.safetensors."
@@ -51,7 +48,7 @@ class ConvertParams(Params):
     pre: str = option(
         "",
         "--pre",
-        "name of the pre-tokenizer (default: found by its tokens)",
+        "name of the pre-tokenizer (default: found by the tokens of a text)",
         metavar="NAME",
         env="",
     )
@@ -84,6 +81,7 @@ def run(args: argparse.Namespace) -> None:
     from llama_py.checkpoint.convert import list_files, plan
     from llama_py.checkpoint.converter import ConvertOptions
     from llama_py.checkpoint.models import converters
+    from llama_py_tools.gguf.write import check_free
 
     o = read(args, ConvertParams)
     if o.listed:
@@ -120,6 +118,8 @@ def write(path: Path, stored: dict[str, bytes], tensors: list[Any]) -> None:
     """Write the file with a display of the progress."""
     from llama_py.checkpoint.output import pieces
     from llama_py.support.whole_file import replace_file
+    from llama_py_tools.command.progress import Progress
+    from llama_py_tools.gguf.sizes import show_size
 
     total, progress = sum(t.nbytes for t in tensors), Progress(f"writing {path.name}")
 
