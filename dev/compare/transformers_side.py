@@ -300,7 +300,8 @@ def convert(folder: Path, path: Path) -> None:
 
     def set_vocab(self: Any) -> None:
         self._set_vocab_none()
-        self.gguf_writer.kv_data[0].pop(f"{self.gguf_writer.arch}.vocab_size", None)
+        for key in (f"{self.gguf_writer.arch}.vocab_size", "tokenizer.chat_template"):
+            self.gguf_writer.kv_data[0].pop(key, None)
         self.gguf_writer.add_vocab_size(N_VOCAB)
 
     if kind.__name__ == "Mistral3Model":  # a shell of two others

@@ -27,8 +27,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dev.compare.transformers_side import convert
-from dev.record.tiny_checkpoints import FILE, read_records, write_adapter, write_folder
+from dev.record.tiny_checkpoints import (
+    FILE,
+    GIVEN,
+    INTEGERS,
+    read_records,
+    write_adapter,
+    write_folder,
+)
 from dev.record.whole_checkpoints import PRE, WHOLE, write_whole
 
 
@@ -113,11 +122,19 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _names(path: Path) -> dict[str, Any]:
-    """Return dtype and shape of each tensor of a file, in order."""
+    """Return dtype and shape of each tensor of a file, in order; of some also values."""
     data = path.read_bytes()
     (n,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + n])
-    return {k: [v["dtype"], v["shape"]] for k, v in header.items() if k != "__metadata__"}
+    found = dict[str, Any]()
+    for name, entry in header.items():
+        if name != "__metadata__":
+            found[name] = [dtype := entry["dtype"], entry["shape"]]
+            if name.endswith(GIVEN):
+                first, last = entry["data_offsets"]
+                values = np.frombuffer(data[8 + n + first : 8 + n + last], INTEGERS[dtype])
+                found[name].append(values.tolist())
+    return found
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ import numpy as np
 
 FILE = Path(__file__).parents[2] / "tests" / "data" / "checkpoints.json.xz"
 N_VOCAB = 128
-SIZES = {"F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "U8": 1}
+INTEGERS = {"U8": "u1", "I8": "i1", "I32": "<i4", "I64": "<i8", "F8_E4M3": "u1", "F8_E8M0": "u1"}
+GIVEN = ("weight_shape", "g_idx")  # tensors with recorded values
 
 
 def read_records() -> dict[str, dict[str, Any]]:
@@ -47,7 +48,8 @@ def write_folder(
         (folder / "target").mkdir()
         (folder / "target" / "config.json").write_text(json.dumps(target))
     made = {
-        name: (dtype, shape, values(name, dtype, shape)) for name, (dtype, shape) in tensors.items()
+        name: (dtype, shape, values(name, dtype, shape, *given))
+        for name, (dtype, shape, *given) in tensors.items()
     }
     write_safetensors(folder / f"{weights}.safetensors", made)
 
@@ -68,18 +70,23 @@ def write_adapter(folder: Path, tensors: Mapping[str, Any]) -> None:
     (folder / "adapter_config.json").write_text(json.dumps(config))
 
 
-def values(name: str, dtype: str, shape: list[int]) -> bytes:
-    """Return the bytes of a tensor. The decays of recurrent layers are integers, since
-    other exponentials differ in the last bit between torch and NumPy."""
+def values(name: str, dtype: str, shape: list[int], given: list[int] | None = None) -> bytes:
+    """Return the bytes of a tensor: given integers, or random values.
+
+    The decays of recurrent layers are integers, since other exponentials differ in the last bit
+    between torch and NumPy.
+    """
+    if given is not None:
+        return np.array(given, INTEGERS[dtype]).tobytes()
     rng = np.random.default_rng(crc32(name.encode()))
     if name.endswith("A_log"):
-        return np.arange(np.prod(shape), dtype=np.float32).reshape(shape).tobytes()
+        return (np.arange(np.prod(shape), dtype=np.float32) % 8).reshape(shape).tobytes()
     if name.endswith("d2t"):  # differences of increasing ids
         return np.sort(rng.integers(0, 4, shape, np.int64)).tobytes()
-    if dtype == "I64":
-        return rng.integers(0, 120, shape, np.uint8).astype(np.int64).tobytes()
-    if dtype in ("U8", "F8_E4M3"):  # no NaN
-        return rng.integers(0, 120, shape, np.uint8).tobytes()
+    if dtype in INTEGERS:  # no NaN
+        if dtype == "I32":
+            return rng.integers(-(2**31), 2**31, shape, np.int32).tobytes()
+        return rng.integers(0, 120, shape, np.uint8).astype(INTEGERS[dtype]).tobytes()
     floats = rng.standard_normal(shape, np.float32)
     if dtype == "BF16":
         return (floats.view(np.uint32) >> 16).astype(np.uint16).tobytes()

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ModelError
+from ggml_py.types import GGMLType
 from llama_py.checkpoint.floats import from_bits
 from llama_py.checkpoint.safetensors import StoredTensor
 
@@ -25,6 +26,8 @@ class LazyArray:
     dtype   float32, or float16 if it is stored so: llama.cpp's converter calculates in the
             stored type, and in float32 for all others
     stored  name of the type in the file
+    packed  None, or the type of blocks: then the elements are their bytes, and a row has whole
+            blocks
     """
 
     def __init__(
@@ -34,11 +37,12 @@ class LazyArray:
         make: Callable[[], Array],
         stored: str = "F32",
         make_parts: Callable[[], Iterator[Array]] | None = None,
+        packed: GGMLType | None = None,
     ) -> None:
         """make        computes all values
         make_parts  computes them in parts, if that takes less memory"""
         self.shape, self.dtype, self._make = tuple(shape), np.dtype(dtype), make
-        self.stored, self._make_parts = stored, make_parts
+        self.stored, self._make_parts, self.packed = stored, make_parts, packed
         self._source: StoredTensor | None = None
 
     @classmethod
@@ -106,7 +110,9 @@ class LazyArray:
         return self.bits().astype(np.int64)
 
     def _new(self, shape: Sequence[int], make: Callable[[], Array]) -> LazyArray:
-        return LazyArray(shape, self.dtype, make, self.stored)
+        if self.packed is not None and (not shape or shape[-1] % self.packed.type_size):
+            raise ModelError(f"blocks of {self.packed} cannot be divided")
+        return LazyArray(shape, self.dtype, make, self.stored, packed=self.packed)
 
     def reshape(self, *shape: int) -> LazyArray:
         """Return the elements in another shape; one size may be -1."""
@@ -119,6 +125,8 @@ class LazyArray:
     def transpose(self, *axes: int) -> LazyArray:
         """Return the dimensions in another order; without axes, in reverse."""
         order = axes or tuple(range(self.ndim))[::-1]
+        if self.packed is not None and order[-1] != self.ndim - 1:
+            raise ModelError(f"blocks of {self.packed} cannot be transposed")
         shape = [self.shape[axis] for axis in order]
         return self._new(shape, lambda: self.read().transpose(order))
 
@@ -176,11 +184,21 @@ class LazyArray:
             return (part for array in arrays for part in array.read_parts())
 
         shape = (len(arrays), *self.shape)
-        return LazyArray(shape, self.dtype, make, self.stored, make_parts)
+        return LazyArray(shape, self.dtype, make, self.stored, make_parts, self.packed)
 
     def map(self, function: Callable[[Array], Array]) -> LazyArray:
         """Apply a function that keeps shape and type, for example `lambda x: x + 1`."""
+        if self.packed is not None:
+            raise ModelError(f"values of blocks of {self.packed} cannot be changed")
         return self._new(self.shape, lambda: function(self.read()).astype(self.dtype, copy=False))
+
+    def n_elements(self, n_values: int) -> int:
+        """Return how many elements of a row are this number of values."""
+        if self.packed is None:
+            return n_values
+        if n_values % self.packed.block_size:
+            raise ModelError(f"blocks of {self.packed} cannot be divided at {n_values} values")
+        return n_values // self.packed.block_size * self.packed.type_size
 
 
 def concat(arrays: Sequence[LazyArray], axis: int = 0) -> LazyArray:

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
 from ggml_py.types import BF16, BY_NAME, F16, F32, I64, GGMLType
 from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.dequantize import restore
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.keys import KeyValues
 from llama_py.checkpoint.metadata import ModelMetadata
 from llama_py.checkpoint.model_name import size_label
 from llama_py.checkpoint.names import LLAMA, NUMBER, Names, find_layer
+from llama_py.checkpoint.nvfp4 import take_nvfp4
 from llama_py.checkpoint.output import NewTensor, choose_type, count_parameters
 from llama_py.checkpoint.vocabulary import Vocabulary
+
+log = logging.getLogger("llama_py")
 
 QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION
 # general.file_type, by --outtype
@@ -27,6 +31,8 @@ FILE_TYPES: Mapping[str, tuple[int, GGMLType]] = {
     "q8_0": (7, BY_NAME["q8_0"]),
     "bf16": (32, BF16),
 }
+# ... if some tensors are in blocks, by their type in names of files
+BLOCK_FILES = {"MXFP4_MOE": 38, "NVFP4": 39}
 OUTTYPES = (*FILE_TYPES, "auto")
 SCORES = {"softmax": 1, "sigmoid": 2, "sqrtsoftplus": 4}  # expert_gating_func
 # Parts of names in modules of images and sound, not converted for a text model.
@@ -88,6 +94,8 @@ class Converter:
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         self.folder, self.options = folder, options
+        self.blocks = ""  # type of tensors that remain in blocks, in names of files
+        self.full_activations = list[str]()  # tensors that need more than 4-bit activations
         self.config: dict[str, Any] = {**self.defaults, **folder.config}
         self.out = KeyValues(self.architecture())
         self.n_layer = self.integer(*LAYER_COUNTS)
@@ -102,10 +110,12 @@ class Converter:
         stored = {name: t for name, t in selected if name is not None}
         file_type, type = self.choose_type(stored)
         made = list[NewTensor]()
-        for name, values in chain(self.extra(), self._convert(stored)):
+        for name, values in self._convert(stored):
             made.append(NewTensor(name, self.choose_tensor_type(name, values, type), values))
         self.check_complete()
         made += [NewTensor(name, I64, array) for name, array in self.integers()]
+        if self.blocks and type in (F32, F16, BF16):
+            file_type = BLOCK_FILES[self.blocks]
         self.out.text("general.type", "model")
         counts = count_parameters(made)
         described = ModelMetadata(
@@ -113,10 +123,15 @@ class Converter:
         )
         described.write(self.out, size_label(*counts))
         self.file_type, self.type = file_type, type
-        self.file_name = f"{described.file_stem}-{str(type).upper()}.gguf"
+        kind = self.blocks if file_type in BLOCK_FILES.values() else str(type).upper()
+        self.file_name = f"{described.file_stem}-{kind}.gguf"
         self.keys()
         self.copy(self.own_keys)
         self.out.u32("general.quantization_version", QUANTIZATION_VERSION)
+        if self.full_activations:
+            names = sorted(self.full_activations)
+            self.out.array("general.tensor_extra.name", names)
+            self.out.array("general.tensor_extra.prec_a4", [False] * len(names))
         n_vocab = self.config.get("vocab_size")
         self.vocabulary(Vocabulary(self.folder, self.out, n_vocab, self.options.pre or None))
         return made
@@ -127,7 +142,7 @@ class Converter:
 
     def choose_tensor_type(self, name: str, array: LazyArray, wanted: GGMLType) -> GGMLType:
         """Return the type of a tensor of the file."""
-        return choose_type(name, array, wanted)
+        return choose_type(name, array, wanted, forced=self.forced_type(name, array))
 
     def find(self, *names: str) -> Any:
         """Return the value of the first name that config.json has, or None."""
@@ -135,13 +150,19 @@ class Converter:
 
     def integer(self, *names: str) -> int:
         """Return an integer of config.json. Raises ModelError if it is missing, or not one."""
-        found, where = self.find(*names), self.folder.path / "config.json"
+        found = self.find(*names)
         if found is None:
-            raise ModelError(f"{where}: {' or '.join(names)} is missing")
+            raise self.refuse(names)
         if type(found) is not int or found < 0:
             name = next(n for n in names if self.config.get(n) is not None)
-            raise ModelError(f"{where}: {name} must be an integer, got {str(found)[:50]!r}")
+            raise self.refuse((name,), f"an integer, got {str(found)[:50]!r}")
         return found
+
+    def refuse(self, names: Sequence[str], wanted: str | None = None) -> ModelError:
+        """Return the error for a value that config.json lacks, or that is not as wanted."""
+        what = "is missing" if wanted is None else f"must be {wanted}"
+        path = self.folder.path / "config.json"
+        return ModelError(f"{path}: {' or '.join(names)} {what}")
 
     @property
     def head_dim(self) -> int:
@@ -161,15 +182,27 @@ class Converter:
             name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         return name
 
+    def take_blocks(self, stored: dict[str, LazyArray]) -> Iterator[tuple[str, LazyArray]]:
+        """Take tensors that the file stores in blocks as the checkpoint does (NVFP4, MXFP4) out of
+        `stored`, and yield them. Sets `blocks` to their type in names of files."""
+        yield from take_nvfp4(self, stored)
+
+    def forced_type(self, name: str, array: LazyArray) -> GGMLType | None:
+        """Return the type of a matrix of the file if it does not depend on --outtype."""
+        return None
+
     def extra(self) -> Iterator[tuple[str, LazyArray]]:
-        """Yield tensors of the file that are not stored, such as frequency factors."""
+        """Yield tensors of the file that the checkpoint lacks, such as factors of frequencies."""
         yield from ()
 
     def integers(self) -> Iterator[tuple[str, LazyArray]]:
         """Yield tensors of integers, which follow all others."""
         yield from ()
 
-    def _convert(self, stored: Mapping[str, LazyArray]) -> Iterator[tuple[str, LazyArray]]:
+    def _convert(self, stored: dict[str, LazyArray]) -> Iterator[tuple[str, LazyArray]]:
+        yield from self.take_blocks(stored)
+        restore(self.folder.path, self.config, stored)
+        yield from self.extra()
         for name, array in stored.items():
             if not name.endswith(UNUSED):
                 yield from self.tensors(name, array, find_layer(name))
@@ -186,6 +219,9 @@ class Converter:
         if suffix not in ("weight", "bias"):
             module, dot, suffix = name, "", ""
         layer = find_layer(name)
+        pattern = name if layer is None else NUMBER.sub("{}", name, count=1)
+        if (whole := self.names.get(pattern)) is not None:  # its tensor has no suffix
+            return whole.format(layer)
         found = self.names.get(module if layer is None else NUMBER.sub("{}", module + ".", 1)[:-1])
         if found is None:
             raise ModelError(
@@ -210,7 +246,7 @@ class Converter:
             out.boolean("attention.causal", False)
         self._rope_keys()
         self.copy(LATER_KEYS)
-        score = self.find(*SCORE_NAMES)
+        score = self.find(*SCORE_NAMES) or self._score_of_type()
         if score is not None:
             self.set_gating(score)
         if (head_dim := self.config.get("head_dim")) is not None:
@@ -219,16 +255,39 @@ class Converter:
         out.u32("general.file_type", self.file_type)
 
     def copy(self, keys: Keys) -> None:
-        """Set the keys whose values config.json has. Types: a type of GGUF; "count", an integer or
-        one for each layer; "windows", from types of layers if each has sliding-window attention."""
+        """Set keys from config.json.
+
+        A type is one of GGUF; "count": an integer or one for each layer; "windows", from types of
+        layers: if each has sliding-window attention. Only a type with `!` at its end makes the
+        key necessary.
+
+        Raises ModelError if config.json lacks a necessary key.
+        """
         for key, kind, names in keys:
+            kind, is_needed = kind.removesuffix("!"), kind.endswith("!")
             value = self.find(*names)
+            if value is None and is_needed:
+                raise self.refuse(names)
             if value is not None and kind == "count":
                 self.out.count(key, value)
             elif value is not None and kind == "windows":
                 self.out.array(key, [t == "sliding_attention" for t in value])
             elif value is not None:
                 self.out.add(kind, key, value)
+
+    def _score_of_type(self) -> str | None:
+        """Return the function of the router by the type of the model. transformers 5 does not
+        store it, and without it llama.cpp takes softmax."""
+        kind = self.config.get("model_type")
+        score = TYPES_SCORES.get(str(kind)) if self.find(*SCORED) else None
+        if score is not None:
+            log.warning(
+                "config.json does not name the function of the experts' scores; models of the "
+                "type %s use %s",
+                kind,
+                score,
+            )
+        return score
 
     def set_gating(self, score: Any) -> None:
         """Set the function of the router's scores. Raises ModelError for an unknown one."""
@@ -344,6 +403,15 @@ LATER_KEYS: Keys = (
         "num_experts_per_tok", "num_experts_per_token", "top_k_experts")),
     ("expert_group_count", "u32", ("n_group",)),
     ("expert_group_used_count", "u32", ("topk_group",)),
+)  # fmt: skip
+SCORED = ("num_local_experts", "num_experts", "n_routed_experts")
+# The function of the scores, by model_type of transformers
+TYPES_SCORES = dict.fromkeys(
+    (
+        "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_linear", "glm4_moe_lite", "glm_moe_dsa",
+        "dots1", "dots3_note", "minimax_m2", "minimax_m3", "bailing_moe_v2", "exaone_moe",
+    ),
+    "sigmoid",
 )  # fmt: skip
 SCORE_NAMES = (
     "score_function", "scoring_func", "score_func", "moe_router_activation",

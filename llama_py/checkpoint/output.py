@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
 from ggml_py.errors import ModelError
 from ggml_py.types import F16, F32, GGMLType
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import Array, LazyArray
 from llama_py.checkpoint.floats import Bytes, n_bytes, to_bytes
 from llama_py.gguf.write import head, read_alignment
 
@@ -24,6 +26,7 @@ IN_F32 = frozenset({
     "ssm_conv1d_q", "ssm_conv1d_k", "ssm_conv1d_v", "indexer.proj", "v.position_embd",
     "a.position_embd",
 })  # fmt: skip
+LORA = (".lora_a", ".lora_b")  # matrices of adapters within a model
 MOST_DIMS = 4
 
 
@@ -38,39 +41,59 @@ class NewTensor:
     @property
     def dims(self) -> tuple[int, ...]:
         """Shape in ggml's order, with all dimensions of the checkpoint."""
-        return self.array.shape[::-1] or (1,)
+        return self.shape[::-1] or (1,)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape in the order of torch."""
+        shape, packed = self.array.shape, self.array.packed
+        if packed is None:
+            return shape
+        return (*shape[:-1], shape[-1] // packed.type_size * packed.block_size)
 
     @property
     def nbytes(self) -> int:
-        return n_bytes(self.type, self.array.shape or (1,))
+        return n_bytes(self.type, self.shape or (1,))
 
     def pieces(self) -> Iterator[memoryview]:
         """Compute the bytes in order, in pieces."""
-        return (to_bytes(self.type, part).data for part in self.array.read_parts())
+        return (self._encode(part).data for part in self.array.read_parts())
 
     def data(self) -> Bytes:
         """Compute the bytes of the tensor."""
-        return to_bytes(self.type, self.array.read())
+        return self._encode(self.array.read())
+
+    def _encode(self, values: Array) -> Bytes:
+        if self.array.packed is not None:
+            return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+        return to_bytes(self.type, values)
 
 
 def choose_type(
-    name: str, array: LazyArray, wanted: GGMLType, in_f32: frozenset[str] = IN_F32
+    name: str,
+    array: LazyArray,
+    wanted: GGMLType,
+    in_f32: frozenset[str] = IN_F32,
+    forced: GGMLType | None = None,
 ) -> GGMLType:
     """Return the type of a tensor: of matrices the wanted one if rows have whole blocks.
 
     in_f32   matrices that remain F32
+    forced   type of this matrix; None: by its name
 
     Raises ModelError for a tensor that GGUF cannot store.
     """
     if array.ndim > MOST_DIMS or not all(array.shape):
         raise ModelError(f"{name} has the shape {list(array.shape)}, which GGUF cannot store")
+    if array.packed is not None:
+        return array.packed
     base = name.removesuffix(".weight")
     own = base.split(".", 2)[2] if base.startswith("blk.") else base
-    is_part = name.endswith((".lora_a", ".lora_b"))
-    if array.ndim <= 1 or (not is_part and (base == name or own in in_f32)):
+    if array.ndim <= 1 or name.endswith("_norm.weight"):
         return F32
-    if name.endswith("_norm.weight"):
+    if forced is None and ((base == name and not name.endswith(LORA)) or own in in_f32):
         return F32
+    wanted = wanted if forced is None else forced
     if array.shape[-1] % wanted.block_size:
         log.warning("%s has rows of %d values, so it becomes F16", name, array.shape[-1])
         return F16
@@ -93,13 +116,15 @@ def count_parameters(tensors: Sequence[NewTensor]) -> ParameterCounts:
     """Count the parameters of a model, or of the matrices that an adapter changes, as a negative
     number (gguf-py: get_total_parameter_count)."""
     total = shared = expert = experts = n = 0
-    sign, n_in = 1, 0
+    sign, n_in, pair = 1, 0, ""
     for t in tensors:
-        shape = t.array.shape
+        shape = t.shape
         if t.name.endswith(".lora_a"):
-            n_in = shape[-1]
+            n_in, pair = shape[-1], t.name
             continue
         if t.name.endswith(".lora_b"):
+            if pair != f"{t.name[:-1]}a":
+                return ParameterCounts(0, 0, 0, 0)  # unknown, as its two matrices are apart
             sign, shape = -1, (*shape[:-1], n_in)
         size = math.prod(shape)
         total += size

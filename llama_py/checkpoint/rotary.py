@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import Floats, LazyArray
+from llama_py.checkpoint.arrays import LazyArray
 
 
 def permute(array: LazyArray, n_head: int) -> LazyArray:
@@ -31,20 +32,24 @@ def rope_factors(
         yield "rope_freqs.weight", LazyArray.from_values(llama3_factors(rope, n_rot, factor))
 
 
-def llama3_factors(rope: Mapping[str, Any], n_rot: int, factor: float = 8.0) -> Floats:
+def llama3_factors(
+    rope: Mapping[str, Any], n_rot: int, factor: float = 8.0, kind: type = np.float32
+) -> npt.NDArray[Any]:
     """Return the factors of frequencies of Llama 3.1, [n_rot / 2].
 
     factor   without another in the parameters
+    kind     type of the results
     """
     base = np.float32(rope.get("rope_theta", 10000.0))
     freqs = 1 / base ** (np.arange(0, n_rot, 2, dtype=np.float32) / np.float32(n_rot))
     factor, context = rope.get("factor", factor), rope.get(ORIGINAL, 8192)
     low, high = rope.get("low_freq_factor", 1.0), rope.get("high_freq_factor", 4.0)
-    wavelength = np.float32(2 * math.pi) / freqs
-    smooth = (np.float32(context) / wavelength - np.float32(low)) / np.float32(high - low)
-    between = 1 / ((1 - smooth) / np.float32(factor) + smooth)
-    long = np.where(wavelength > context / low, np.float32(factor), between)
-    return np.where(wavelength < context / high, np.float32(1), long)
+    wavelength = kind(2 * math.pi) / freqs.astype(kind)
+    smooth = (kind(context) / wavelength - kind(low)) / kind(high - low)
+    between = 1 / ((1 - smooth) / kind(factor) + smooth)
+    long = np.where(wavelength > context / low, kind(factor), between)
+    found: npt.NDArray[Any] = np.where(wavelength < context / high, kind(1), long)
+    return found
 
 
 def long_factors(rope: Mapping[str, Any], n_rot: int) -> Iterator[tuple[str, LazyArray]]:

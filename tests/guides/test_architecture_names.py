@@ -29,6 +29,7 @@ VOCABULARIES = (
     "llama_py/checkpoint/",  # families of another library's models
     "dev/compare/transformers_side.py",  # models of another library
     "dev/compare/transformers_models/",
+    "dev/record/author_checkpoints/",
     "dev/record/whole_checkpoints.py",
     "dev/compare/judge_transformers.py",
     "dev/compare/judge_peers.py",

@@ -61,7 +61,8 @@ def plan_plain(folder: Path, **options: Any) -> tuple[Converter, list[NewTensor]
 
     def vocabulary(self: Any, v: Any) -> None:
         v.write_none()
-        self.out.stored.pop(f"{self.out.arch}.vocab_size", None)
+        for key in (f"{self.out.arch}.vocab_size", "tokenizer.chat_template"):
+            self.out.stored.pop(key, None)
         self.out.u32("vocab_size", N_VOCAB)
 
     plain = type("Plain", (kind,), {"vocabulary": vocabulary, "classes": ()})

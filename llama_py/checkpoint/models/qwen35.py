@@ -41,7 +41,7 @@ class Qwen35Converter(Qwen3NextConverter):
         if ".in_proj_z." in name:
             return self._interleave(array, 0, self.value_dim)
         if ".out_proj." in name:
-            return self._interleave(array, 1, self.value_dim)
+            return self._interleave(array, 1, array.n_elements(self.value_dim))
         if any(part in name for part in (".in_proj_a.", ".in_proj_b.")):
             return self._interleave(array, 0, 1)
         if any(part in name for part in (".A_log", ".dt_bias", ".dt_proj")):

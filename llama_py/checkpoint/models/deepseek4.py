@@ -1,0 +1,153 @@
+"""Checkpoints of DeepSeek-V4, with experts in MXFP4 (conversion/deepseek.py)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ggml_py.types import BF16, BY_NAME, F32, GGMLType
+from llama_py.checkpoint.arrays import Array, LazyArray
+from llama_py.checkpoint.converter import Converter
+from llama_py.checkpoint.dequantize import FP8_BLOCK, WeightRestorer
+from llama_py.checkpoint.models.deepseek import INDEXER_KEYS
+from llama_py.checkpoint.names import name_layers
+from llama_py.checkpoint.nvfp4 import take_mxfp4
+
+I32 = BY_NAME["i32"]
+PACKED = re.compile(r"layers\.(\d+)\.ffn\.experts\.(\d+)\.(w\d)\.weight")
+FP8 = ("F8_E4M3", "F8_E5M2")
+KINDS = ("fn", "base", "scale")
+COMPRESSOR = {"wkv": "kv", "wgate": "gate", "ape": "ape", "norm": "norm"}
+LAYER = {
+    **{f"hc_{part}_{kind}": f"hc_{part}_{kind}" for part in ("attn", "ffn") for kind in KINDS},
+    "attn_norm": "attn_norm",
+    "ffn_norm": "ffn_norm",
+    "attn.attn_sink": "attn_sinks",
+    "attn.wq_a": "attn_q_a",
+    "attn.wq_b": "attn_q_b",
+    "attn.q_norm": "attn_q_a_norm",
+    "attn.wkv": "attn_kv",
+    "attn.kv_norm": "attn_kv_a_norm",
+    "attn.wo_a": "attn_output_a",
+    "attn.wo_b": "attn_output_b",
+    **{f"attn.compressor.{k}": f"attn_compressor_{t}" for k, t in COMPRESSOR.items()},
+    "attn.indexer.wq_b": "indexer.attn_q_b",
+    "attn.indexer.weights_proj": "indexer.proj",
+    **{f"attn.indexer.compressor.{k}": f"indexer_compressor_{t}" for k, t in COMPRESSOR.items()},
+    "ffn.gate": "ffn_gate_inp",
+    "ffn.experts.w1": "ffn_gate_exps",
+    "ffn.experts.w2": "ffn_down_exps",
+    "ffn.experts.w3": "ffn_up_exps",
+    "ffn.shared_experts.w1": "ffn_gate_shexp",
+    "ffn.shared_experts.w2": "ffn_down_shexp",
+    "ffn.shared_experts.w3": "ffn_up_shexp",
+}
+
+
+class DeepseekV4Converter(Converter):
+    """A model without its layers that draft tokens."""
+
+    arch = "deepseek4"
+    classes = ("DeepseekV4ForCausalLM",)
+    names = {
+        "embed": "token_embd",
+        "norm": "output_norm",
+        "head": "output",
+        **{f"hc_head_{kind}": f"output_hc_{kind}" for kind in KINDS},
+        **name_layers("layers.{}", LAYER),
+    }
+
+    def _rope(self) -> dict[str, Any]:
+        rope, scaling = super()._rope(), self.config.get("rope_scaling")
+        if rope.get("rope_type") is None and isinstance(scaling, dict):
+            rope |= {"rope_type": scaling.get("type"), **scaling}
+        return rope
+
+    def select(self, name: str) -> str | None:
+        if name.startswith(("aligner.", "image_", "mtp.")):
+            return None
+        return super().select(name)
+
+    def take_blocks(self, stored: dict[str, LazyArray]) -> Iterator[tuple[str, LazyArray]]:
+        for layer in range(self.integer("num_hash_layers")):
+            table = stored.pop(f"layers.{layer}.ffn.gate.tid2eid", None)
+            if table is None:
+                raise self.refuse((f"layers.{layer}.ffn.gate.tid2eid",))
+            yield f"blk.{layer}.ffn_gate_tid2eid.weight", pack_integers(table)
+        fp8 = [n for n in stored if stored[n].stored in FP8 and n.endswith(".weight")]
+        q = WeightRestorer(self.folder.path, {}, stored)
+        for name in fp8:
+            if f"{(base := name.removesuffix('.weight'))}.scale" in stored:
+                q.scale(name, f"{base}.scale", [FP8_BLOCK, FP8_BLOCK])
+        self.config.pop("quantization_config", None)
+        renamed = {n.replace(".scale", ".weight_scale") if ".experts." in n else n: t
+                   for n, t in stored.items()}  # fmt: skip
+        stored.clear()
+        stored |= renamed
+        yield from take_mxfp4(self, stored, PACKED)
+
+    def tensors(
+        self, name: str, array: LazyArray, layer: int | None
+    ) -> Iterator[tuple[str, LazyArray]]:
+        if name.endswith((".ffn.gate.bias", ".ffn.gate.bias_vl")):
+            vision = "_vl" if name.endswith("_vl") else ""
+            if vision or (layer or 0) >= self.integer("num_hash_layers"):
+                yield f"blk.{layer}.exp_probs_b{vision}.bias", array
+            return
+        for new_name, new in super().tensors(name, array, layer):
+            yield new_name if new_name.endswith(".weight") else f"{new_name}.weight", new
+
+    def forced_type(self, name: str, array: LazyArray) -> GGMLType | None:
+        if array.stored in FP8:
+            return BY_NAME["q8_0"]
+        return {"F32": F32, "BF16": BF16}.get(array.stored)
+
+    def keys(self) -> None:
+        super().keys()
+        out = self.out
+        self.copy(
+            (
+                ("rope.dimension_count", "u32!", ("qk_rope_head_dim",)),
+                ("attention.q_lora_rank", "u32!", ("q_lora_rank",)),
+                ("attention.sliding_window", "u32!", ("sliding_window",)),
+                ("expert_feed_forward_length", "u32!", ("moe_intermediate_size",)),
+                ("expert_shared_count", "u32!", ("n_shared_experts",)),
+                ("expert_weights_scale", "f32!", ("routed_scaling_factor",)),
+                ("expert_weights_norm", "bool!", ("norm_topk_prob",)),
+            )
+        )
+        if (limit := self.find("swiglu_limit")) is None:
+            raise self.refuse(("swiglu_limit",))
+        out.array("swiglu_clamp_exp", [limit] * self.n_layer)
+        out.array("swiglu_clamp_shexp", [limit] * self.n_layer)
+        self.copy(INDEXER_KEYS)
+        self.copy(
+            (
+                ("attention.output_group_count", "u32!", ("o_groups",)),
+                ("attention.output_lora_rank", "u32!", ("o_lora_rank",)),
+            )
+        )
+        out.array("attention.compress_ratios", self.find("compress_ratios"))
+        self.copy(
+            (
+                ("attention.compress_rope_freq_base", "f32!", ("compress_rope_theta",)),
+                ("hyper_connection.count", "u32!", ("hc_mult",)),
+                ("hyper_connection.sinkhorn_iterations", "u32!", ("hc_sinkhorn_iters",)),
+                ("hyper_connection.epsilon", "f32!", ("hc_eps",)),
+                ("hash_layer_count", "u32!", ("num_hash_layers",)),
+            )
+        )
+        out.u32("embedding_length_out", self.integer("hidden_size") * self.integer("hc_mult"))
+
+
+def pack_integers(table: LazyArray) -> LazyArray:
+    """Return a tensor of integers as I32."""
+
+    def make() -> Array:
+        return np.ascontiguousarray(table.bits().astype(np.int32)).view(np.uint8)
+
+    shape = (*table.shape[:-1], 4 * table.shape[-1])
+    return LazyArray(shape, np.uint8, make, "I32", packed=I32)

@@ -1,0 +1,265 @@
+"""Checkpoints of Nemotron, Nemotron-H and its variants with experts (conversion/nemotron.py)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.converter import Converter, ConvertOptions
+from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.merge import ExpertMerger
+from llama_py.checkpoint.models.granite import GraniteHybridConverter, GraniteMoeConverter
+from llama_py.checkpoint.models.qwen3next import plus_one
+from llama_py.checkpoint.names import LAYERS, NEXTN, STATE_SPACE, name_layers
+from llama_py.checkpoint.vocabulary import Vocabulary
+
+PADDING, UNKNOWN = 0, 1  # ids of Nemotron's tokens
+# Kinds of layers, by characters of hybrid_override_pattern and by names of layers_block_type
+STATES = ("M", "mamba", "linear_attention")
+ATTENTION = ("*", "attention", "full_attention")
+DENSE, SPARSE = ("-", "mlp"), ("E", "moe")
+MIXER = {
+    **STATE_SPACE,
+    "dt": "ssm_dt",
+    "q_proj": "attn_q",
+    "k_proj": "attn_k",
+    "v_proj": "attn_v",
+    "o_proj": "attn_output",
+    "up_proj": "ffn_up",
+    "down_proj": "ffn_down",
+    "gate": "ffn_gate_inp",
+    "gate.e_score_correction": "exp_probs_b",
+    "experts.up_proj": "ffn_up_exps",
+    "experts.down_proj": "ffn_down_exps",
+    "shared_experts.up_proj": "ffn_up_shexp",
+    "shared_experts.down_proj": "ffn_down_shexp",
+    "fc1_latent_proj": "ffn_latent_down",
+    "fc2_latent_proj": "ffn_latent_up",
+}
+# Modules of the layer that drafts tokens; others have the names of layers
+DRAFT = {
+    "0.enorm": "enorm",
+    "0.hnorm": "hnorm",
+    "0.eh_proj": "eh_proj",
+    "1.norm": "post_attention_layernorm",
+    "1.final_layernorm": "shared_head.norm",
+}
+DRAFTED = re.compile(r"mtp\.layers\.([01])\.(.*?)\.?(weight|bias)?")
+
+
+class NemotronConverter(Converter):
+    arch = "nemotron"
+    classes = ("NemotronForCausalLM",)
+
+    def keys(self) -> None:
+        super().keys()
+        epsilon = ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
+        self.copy(
+            (
+                ("vocab_size", "u32!", ("vocab_size",)),
+                ("attention.layer_norm_epsilon", "f32!", epsilon),
+            )
+        )
+        if (part := self.rope.get("partial_rotary_factor")) is None:
+            raise self.refuse(("partial_rotary_factor",))
+        n_embd, n_head = self.integer("hidden_size"), self.integer("num_attention_heads")
+        self.out.u32("rope.dimension_count", int(part * n_embd) // n_head)
+        factor = self.config.get("factor") or self.rope.get("factor")
+        self.out.text("rope.scaling.type", "none" if factor is None else "linear")
+        if factor is not None:
+            self.out.f32("rope.scaling.factor", factor)
+
+    def tensors(
+        self, name: str, array: LazyArray, layer: int | None
+    ) -> Iterator[tuple[str, LazyArray]]:
+        if name.endswith("norm.weight"):
+            array = array.map(plus_one)
+        yield from super().tensors(name, array, layer)
+
+    def vocabulary(self, v: Vocabulary) -> None:
+        v.sentencepiece()
+        self.out.u32("tokenizer.ggml.padding_token_id", PADDING)
+        self.out.u32("tokenizer.ggml.unknown_token_id", UNKNOWN)
+
+
+class NemotronHConverter(GraniteHybridConverter):
+    """A layer is Mamba 2, attention, feed-forward or experts. One layer may draft tokens: it has
+    attention and experts."""
+
+    arch = "nemotron_h"
+    classes = ("NemotronHForCausalLM",)
+    names = {
+        **GraniteMoeConverter.names,
+        "backbone.embeddings": "token_embd",
+        "backbone.norm_f": "output_norm",
+        **name_layers(
+            "backbone.layers.{}",
+            {"norm": "attn_norm", **{f"mixer.{name}": tensor for name, tensor in MIXER.items()}},
+        ),
+        **name_layers(LAYERS, {**NEXTN, "post_attention_layernorm": "post_attention_norm"}),
+    }  # fmt: skip
+    plain_archs = ("", "")
+    has_nextn = True
+
+    def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
+        self.config = folder.config
+        self.is_moe = self.has_experts()
+        if self.is_moe:
+            self.arch = "nemotron_h_moe"
+        if isinstance(types := folder.config.get("layers_block_type"), list):
+            folder.config["num_hidden_layers"] = len(types)
+        self.head_size = folder.config.get("head_dim", folder.config.get("attention_head_dim"))
+        super().__init__(folder, options)
+        kinds = SPARSE if self.is_moe else DENSE
+        self.feed_forward_layers = [i for i, k in enumerate(self.pattern) if k in kinds]
+        self.state_layers = [i for i, k in enumerate(self.pattern) if k in STATES]
+        self.draft: int | None = None
+        if self.is_moe and options.nextn and self.n_drafts():
+            self.draft = self.n_layer
+            self.n_layer += 1
+            self.attention_layers.append(self.draft)
+            self.feed_forward_layers.append(self.draft)
+
+    def has_experts(self) -> bool:
+        """Return True if a layer has experts; transformers 5 stores their number for all models."""
+        return any(kind in SPARSE for kind in self.pattern)
+
+    def n_drafts(self) -> int:
+        """Return the number of layers that draft tokens. Raises ModelError if it is not 0 or 1."""
+        count = self.find("num_nextn_predict_layers") or 0
+        if count not in (0, 1):
+            raise self.refuse(("num_nextn_predict_layers",), f"0 or 1, got {count}")
+        return int(count)
+
+    @property
+    def pattern(self) -> list[str]:
+        """The kind of each layer."""
+        found = self.find("hybrid_override_pattern", "layers_block_type", "layer_types")
+        return [*found] if isinstance(found, str | list) else []
+
+    def find_attention(self) -> list[int]:
+        if self.pattern and len(self.pattern) != self.n_layer:
+            wanted = f"a kind for each of {self.n_layer} layers, got {len(self.pattern)}"
+            raise self.refuse(("hybrid_override_pattern", "layers_block_type"), wanted)
+        return [i for i, kind in enumerate(self.pattern) if kind in ATTENTION]
+
+    @property
+    def n_inner(self) -> int:
+        size = self.integer("mamba_head_dim", "hidden_size", "d_model")
+        return self.integer(*self.state_names("num_heads")) * size
+
+    @cached_property
+    def experts(self) -> ExpertMerger:
+        return ExpertMerger(self.find("n_routed_experts") or 0, ("down_proj", "up_proj"))
+
+    def select(self, name: str) -> str | None:
+        if name.startswith("model.layers.") and ".mixer." in name:
+            name = f"backbone.{name.removeprefix('model.')}"
+        selected = super().select(name)
+        if selected is None or not selected.startswith("mtp."):
+            return selected
+        return None if self.draft is None else self._rename_draft(selected, self.draft)
+
+    def _rename_draft(self, name: str, layer: int) -> str:
+        """Return the name in the last layer of a tensor of `mtp.layers`."""
+        match = DRAFTED.fullmatch(name)
+        if match is None:
+            return name
+        number, module, kind = match.groups()
+        suffix = f".{kind}" if kind else ""
+        if (renamed := DRAFT.get(f"{number}.{module}")) is not None:
+            return f"model.layers.{layer}.{renamed}{suffix}"
+        return f"backbone.layers.{layer}.{module}{suffix}"
+
+    def tensors(
+        self, name: str, array: LazyArray, layer: int | None
+    ) -> Iterator[tuple[str, LazyArray]]:
+        merged = self.experts.merge(name, array)
+        if merged is not None:
+            for new_name, new in merged:
+                yield self.rename(new_name), new
+        elif layer in self.attention_layers:
+            yield from GraniteMoeConverter.tensors(self, name, array, layer)
+        else:
+            yield self.rename(name), self.state_space(name, array)
+
+    def keys(self) -> None:
+        super().keys()
+        if self.head_size is None:
+            raise self.refuse(("head_dim", "attention_head_dim"))
+        self.out.u32("attention.key_length", self.head_size)
+        self.out.u32("attention.value_length", self.head_size)
+        self.feed_forward_keys()
+        if self.draft is not None:
+            self.out.u32("nextn_predict_layers", self.integer("num_nextn_predict_layers"))
+
+    def feed_forward_keys(self) -> None:
+        """Set the sizes of feed-forward layers and of experts."""
+        names = ("intermediate_size", "n_inner", "hidden_dim")
+        n_ff = self.integer(*(("moe_intermediate_size",) if self.is_moe else names))
+        each = [n_ff if i in self.feed_forward_layers else 0 for i in range(self.n_layer)]
+        self.out.array("feed_forward_length", each)
+        if not self.is_moe:
+            return
+        self.copy(
+            (
+                ("expert_used_count", "u32!", ("num_experts_per_tok",)),
+                ("expert_feed_forward_length", "u32!", ("moe_intermediate_size",)),
+            )
+        )
+        self.expert_keys()
+        self.copy((("moe_latent_size", "u32", ("moe_latent_size",)),))
+
+    def expert_keys(self) -> None:
+        length = ("moe_shared_expert_intermediate_size",)
+        self.copy(
+            (
+                ("expert_shared_feed_forward_length", "u32!", length),
+                ("expert_count", "u32!", ("n_routed_experts",)),
+                ("expert_shared_count", "u32!", ("n_shared_experts",)),
+                ("expert_weights_norm", "bool!", ("norm_topk_prob",)),
+                ("expert_weights_scale", "f32!", ("routed_scaling_factor",)),
+                ("expert_group_count", "u32!", ("n_group",)),
+            )
+        )
+
+    def vocabulary(self, v: Vocabulary) -> None:
+        multiple = 8
+        v.n_vocab = -(self.integer("vocab_size") // -multiple) * multiple
+        v.bpe()
+
+
+class NemotronHPuzzleConverter(NemotronHConverter):
+    """Layers have different numbers of experts. Layers that draft tokens are not converted."""
+
+    arch = "nemotron_h_moe"
+    classes = ("NemotronHPuzzleForCausalLM",)
+    has_nextn = False
+
+    def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
+        blocks = folder.config.get("block_configs")
+        self.layers = [b for b in blocks if isinstance(b, dict)] if isinstance(blocks, list) else []
+        folder.config.pop("hybrid_override_pattern", None)
+        folder.config["layers_block_type"] = [str(b.get("block_type")) for b in self.layers]
+        super().__init__(folder, options)
+
+    def n_drafts(self) -> int:
+        return 0
+
+    def select(self, name: str) -> str | None:
+        if name.startswith("model."):
+            name = f"backbone.{name.removeprefix('model.')}"
+        return None if name.startswith("mtp.") else super().select(name)
+
+    def feed_forward_keys(self) -> None:
+        lengths, used = (
+            [b.get(name) or 0 for b in self.layers]
+            for name in ("moe_intermediate_size", "num_experts_per_tok")
+        )
+        self.out.array("feed_forward_length", lengths)
+        self.out.array("expert_feed_forward_length", lengths)
+        self.out.array("expert_used_count", used)
+        self.expert_keys()
+        self.copy((("moe_latent_size", "u32!", ("moe_latent_size",)),))
