@@ -33,6 +33,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack, suppress
+from math import isfinite, nan
 from multiprocessing.connection import Connection
 from pathlib import Path
 from statistics import median
@@ -189,9 +190,10 @@ class Soak:
 
     def _slowness(self, part: int, start: float, end: float) -> float:
         """Return the calculation's median seconds at this time, as a multiple of its median without
-        hostile clients."""
+        hostile clients; NaN if the clients were blocked and it did not run."""
         found = [seconds for at, seconds in self.work if start - 0.5 <= at <= end + 0.5]
-        return 2 * median(found) / (self.speeds[part] + self.speeds[part + 1])
+        mean = (self.speeds[part] + self.speeds[part + 1]) / 2
+        return median(found) / mean if found else nan
 
     async def _part(
         self,
@@ -298,7 +300,8 @@ class Soak:
     def _slownesses(self, part: int) -> list[float]:
         """Return the calculation's times of a part, each the median of a second."""
         starts = {int(wait.at) for wait in self.parts[part]}
-        return [self._slowness(part, start + 0.5, start + 0.5) for start in starts]
+        found = (self._slowness(part, start + 0.5, start + 0.5) for start in starts)
+        return [one for one in found if isfinite(one)]
 
     def _tell_all(self) -> None:
         parts, controls = list[tuple[int, float]](), list[tuple[int, float]]()

@@ -66,7 +66,7 @@ class Vocabulary:
 
     def has(self, name: str) -> bool:
         """Return True if the folder has this file."""
-        return (self.folder.path / name).is_file()
+        return self.folder.has(name)
 
     def write_none(self) -> None:
         """Write that the model has no tokens."""

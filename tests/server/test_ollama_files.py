@@ -24,7 +24,15 @@ from llama_py_tools.gguf.main import main as gguf_command
 from llama_py_tools.models import blobs, created, listing
 from tests.server.chat_page import on_a_socket
 from tests.server.served import ASK
-from tests.server.test_ollama_models import FEW, chat, create, make_client, make_pool, tags
+from tests.server.test_ollama_models import (
+    FEW,
+    chat,
+    create,
+    make_client,
+    make_pool,
+    tags,
+    use_models,
+)
 from tests.support.adapters import write_adapter
 from tests.support.commands import DEMO
 
@@ -44,12 +52,7 @@ def upload(client: TestClient, data: bytes) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    found = tmp_path_factory.mktemp("models")
-    (found / "sea.gguf").symlink_to(DEMO)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LLAMA_PY_MODELS", str(found))
-        patch.setenv("LLAMA_CACHE", str(found / "cache"))
-        patch.setenv("HF_HUB_CACHE", str(found / "hub"))
+    with use_models(tmp_path_factory.mktemp("models"), "sea.gguf") as found:
         yield found
 
 
@@ -311,8 +314,7 @@ def test_an_upload_may_pause_for_a_limited_time() -> None:
 
 def test_ollamas_client(client: TestClient, tmp_path: Path) -> None:
     ollama = pytest.importorskip("ollama")
-    with on_a_socket(client) as address:
-        c = ollama.Client(address)
+    with on_a_socket(client) as address, ollama.Client(address) as c:
         digest = c.create_blob(DEMO)
         parts = [*c.create("own", files={"m.gguf": digest}, system="Be brief.", stream=True)]
         assert parts[-1].status == "success"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -38,16 +39,22 @@ def make_client(pool: ModelPool, **options: Any) -> TestClient:
     return TestClient(found, base_url=LOCAL, raise_server_exceptions=False, client=("127.0.0.1", 1))
 
 
+@contextmanager
+def use_models(folder: Path, *names: str) -> Iterator[Path]:
+    """Use a folder with the demo model by these names, and empty caches."""
+    for name in names:
+        (folder / name).symlink_to(DEMO)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LLAMA_PY_MODELS", str(folder))
+        patch.setenv("LLAMA_CACHE", str(folder / "cache"))
+        patch.setenv("HF_HUB_CACHE", str(folder / "hub"))
+        yield folder
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with the models sea-q8_0 and plain."""
-    found = tmp_path_factory.mktemp("models")
-    for name in ("sea-q8_0.gguf", "plain.gguf"):
-        (found / name).symlink_to(DEMO)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LLAMA_PY_MODELS", str(found))
-        patch.setenv("LLAMA_CACHE", str(found / "cache"))
-        patch.setenv("HF_HUB_CACHE", str(found / "hub"))
+    with use_models(tmp_path_factory.mktemp("models"), "sea-q8_0.gguf", "plain.gguf") as found:
         yield found
 
 
@@ -292,8 +299,7 @@ def test_pulls_of_unknown_models(client: TestClient) -> None:
 
 def test_ollamas_client(client: TestClient) -> None:
     ollama = pytest.importorskip("ollama")
-    with on_a_socket(client) as address:
-        c = ollama.Client(address)
+    with on_a_socket(client) as address, ollama.Client(address) as c:
         assert [one.model for one in c.list().models] == ["plain:latest", "sea-q8_0:latest"]
         said = c.chat("sea", ASK, options=FEW)
         parts = c.chat("sea", ASK, options=FEW, stream=True)
@@ -311,7 +317,8 @@ def test_ollamas_client(client: TestClient) -> None:
         assert error.value.status_code == 404
 
         async def ask() -> str:
-            found = await ollama.AsyncClient(address).chat("sea", ASK, options=FEW)
+            async with ollama.AsyncClient(address) as asking:
+                found = await asking.chat("sea", ASK, options=FEW)
             return str(found.message.content)
 
         assert asyncio.run(ask()) == said.message.content

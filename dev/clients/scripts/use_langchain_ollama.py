@@ -4,49 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from feature import (
-    ASK,
-    MODEL,
-    QUESTION,
-    TEXTS,
-    URL,
-    check_call,
-    check_logprobs,
-    check_parts,
-    check_text,
-    check_vectors,
-    check_weather,
-    run,
-    weather,
-)
-from langchain_core.messages import HumanMessage
-from langchain_core.tools import tool
+from feature import ASK, MODEL, TEXTS, URL, check_logprobs, check_vectors, run
+from langchain_chat import ChatFeatures
 from langchain_ollama import ChatOllama, OllamaEmbeddings
-from schemas import Weather
 
 HOW: Any = {"model": MODEL, "base_url": URL}
-model: Any = ChatOllama(**HOW)
-
-
-def chat() -> str:
-    return check_text(model.invoke(ASK).content)
-
-
-def stream() -> str:
-    return check_parts(chunk.content for chunk in model.stream(ASK))
-
-
-def tools() -> str:
-    called = tool(weather)
-    bound = model.bind_tools([called])
-    asked = HumanMessage(QUESTION)
-    first = bound.invoke([asked])
-    result = called.invoke(first.tool_calls[0])
-    return check_call(bound.invoke([asked, first, result]).content)
-
-
-def schema() -> str:
-    return check_weather(model.with_structured_output(Weather).invoke(QUESTION))
+features = ChatFeatures(ChatOllama(**HOW))
 
 
 def embeddings() -> str:
@@ -59,6 +22,6 @@ def logprobs() -> str:
 
 
 run(
-    "langchain-ollama", chat=chat, stream=stream, tools=tools, schema=schema,
-    embeddings=embeddings, logprobs=logprobs,
+    "langchain-ollama", chat=features.chat, stream=features.stream, tools=features.tools,
+    schema=features.schema, embeddings=embeddings, logprobs=logprobs,
 )  # fmt: skip
