@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import Array, LazyArray
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
 from llama_py.checkpoint.convert import wrap_errors
 from llama_py.checkpoint.converter import QUANTIZATION_VERSION, Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder, read_json
@@ -78,7 +78,7 @@ def plan_adapter(
         return chosen, made
 
 
-def _parts(chosen: Converter, name: str, array: LazyArray) -> Iterator[tuple[str, LazyArray]]:
+def _parts(chosen: Converter, name: str, array: LazyArray) -> NamedArrays:
     """Yield the tensors of a changed matrix, or of a norm."""
     for new, values in chosen.tensors(name, array, find_layer(name)):
         if not isinstance(values, LowRankArray):
@@ -89,7 +89,7 @@ def _parts(chosen: Converter, name: str, array: LazyArray) -> Iterator[tuple[str
         yield f"{new}.lora_b", values.b
 
 
-def _read(folder: Path, chosen: Converter) -> Iterator[tuple[str, LazyArray]]:
+def _read(folder: Path, chosen: Converter) -> NamedArrays:
     """Yield norms, then changed matrices, by the names of the model."""
     path, pairs = folder / WEIGHTS, dict[str, dict[str, LazyArray]]()
     if not path.is_file():

@@ -201,6 +201,9 @@ class LazyArray:
         return n_values // self.packed.block_size * self.packed.type_size
 
 
+NamedArrays = Iterator[tuple[str, LazyArray]]  # names and tensors of a new file
+
+
 def concat(arrays: Sequence[LazyArray], axis: int = 0) -> LazyArray:
     """Join arrays along an existing dimension."""
     return arrays[0].concat(arrays[1:], axis)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
 from ggml_py.types import BF16, BY_NAME, F16, F32, I64, GGMLType
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.dequantize import restore
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.keys import KeyValues
@@ -182,7 +182,7 @@ class Converter:
             name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         return name
 
-    def take_blocks(self, stored: dict[str, LazyArray]) -> Iterator[tuple[str, LazyArray]]:
+    def take_blocks(self, stored: dict[str, LazyArray]) -> NamedArrays:
         """Take tensors that the file stores in blocks as the checkpoint does (NVFP4, MXFP4) out of
         `stored`, and yield them. Sets `blocks` to their type in names of files."""
         yield from take_nvfp4(self, stored)
@@ -191,15 +191,15 @@ class Converter:
         """Return the type of a matrix of the file if it does not depend on --outtype."""
         return None
 
-    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+    def extra(self) -> NamedArrays:
         """Yield tensors of the file that the checkpoint lacks, such as factors of frequencies."""
         yield from ()
 
-    def integers(self) -> Iterator[tuple[str, LazyArray]]:
+    def integers(self) -> NamedArrays:
         """Yield tensors of integers, which follow all others."""
         yield from ()
 
-    def _convert(self, stored: dict[str, LazyArray]) -> Iterator[tuple[str, LazyArray]]:
+    def _convert(self, stored: dict[str, LazyArray]) -> NamedArrays:
         yield from self.take_blocks(stored)
         restore(self.folder.path, self.config, stored)
         yield from self.extra()
@@ -207,9 +207,7 @@ class Converter:
             if not name.endswith(UNUSED):
                 yield from self.tensors(name, array, find_layer(name))
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         """Yield the tensors of the file that a tensor of the checkpoint becomes."""
         yield self.rename(name), array
 

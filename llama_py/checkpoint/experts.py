@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.merge import ExpertMerger, split_gate_up
@@ -29,9 +28,7 @@ class ExpertsConverter(Converter):
     def experts(self) -> ExpertMerger:
         return ExpertMerger(self.find(*N_EXPERTS) or 0, self.parts)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         stored = name.removesuffix(".weight")
         if stored.endswith("mlp.experts.down_proj"):
             yield from super().tensors(f"{stored}.weight", array, layer)

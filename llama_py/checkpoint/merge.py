@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray, stack
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays, stack
 
 
 class ExpertMerger:
@@ -23,7 +23,7 @@ class ExpertMerger:
         self._pattern = re.compile(rf"(.*\b{module})\.(\d+)\.(\w+)\.weight")
         self._waiting: dict[str, dict[tuple[int, str], LazyArray]] = {}
 
-    def merge(self, name: str, array: LazyArray) -> Iterator[tuple[str, LazyArray]] | None:
+    def merge(self, name: str, array: LazyArray) -> NamedArrays | None:
         """Return None for a tensor of no expert; else an iterator, empty until the last matrix of
         the layer: `PATH.experts.PART.weight`, [n_experts, n_out, n_in]."""
         match = self._pattern.fullmatch(name)
@@ -39,9 +39,7 @@ class ExpertMerger:
         del self._waiting[path]
         return self._join(path, waiting)
 
-    def _join(
-        self, path: str, found: dict[tuple[int, str], LazyArray]
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def _join(self, path: str, found: dict[tuple[int, str], LazyArray]) -> NamedArrays:
         for part in self.parts:
             missing = next((i for i in range(self.n_experts) if (i, part) not in found), None)
             if missing is not None:
@@ -84,7 +82,7 @@ class PartGatherer:
             )
 
 
-def split_gate_up(name: str, array: LazyArray) -> Iterator[tuple[str, LazyArray]]:
+def split_gate_up(name: str, array: LazyArray) -> NamedArrays:
     """Yield gate and up matrices of experts that are stored as one, [n_experts, 2 * n_ff, n]."""
     if array.ndim < 3 or array.shape[-2] % 2:
         raise ModelError(f"{name} must be [n_experts, 2 * n_ff, n_embd], got {list(array.shape)}")

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from ggml_py.errors import ModelError
 from ggml_py.types import BY_NAME, GGMLType
-from llama_py.checkpoint.arrays import Array, LazyArray, stack
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, stack
 from llama_py.checkpoint.dequantize import Tensors, is_nvfp4
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.names import Names, find_layer
@@ -46,9 +46,7 @@ class TensorRenamer(Protocol):
     def select(self, name: str) -> str | None: ...
     def rename(self, name: str) -> str: ...
     def integer(self, *names: str) -> int: ...
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]: ...
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays: ...
 
 
 def pack_mxfp4(packed: LazyArray, scales: LazyArray) -> LazyArray:
@@ -117,7 +115,7 @@ def _join_nvfp4(codes: Array, scales: Array) -> Array:
     return np.concatenate([(scales & 127).reshape(*shape, 4), codes.reshape(*shape, 32)], -1)
 
 
-def take_nvfp4(c: TensorRenamer, stored: Tensors) -> Iterator[tuple[str, LazyArray]]:
+def take_nvfp4(c: TensorRenamer, stored: Tensors) -> NamedArrays:
     """Take the weights in NVFP4 out of `stored`, and yield them, each with the scales of the whole
     tensor unless they are 1. Sets the converter's `blocks` and `full_activations`."""
     method = Method(c)
@@ -214,9 +212,7 @@ def _split_columns(rows: Sequence[tuple[int, float, float]]) -> tuple[list[float
     return [weight for _, weight, _ in rows], [activations for *_, activations in rows]
 
 
-def take_mxfp4(
-    c: TensorRenamer, stored: Tensors, pattern: re.Pattern[str]
-) -> Iterator[tuple[str, LazyArray]]:
+def take_mxfp4(c: TensorRenamer, stored: Tensors, pattern: re.Pattern[str]) -> NamedArrays:
     """Take experts in MXFP4 out of `stored`, and yield one tensor per layer and part.
 
     pattern  names of packed matrices (their scales end with `_scale`); groups: layer, number of

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 
 
 def permute(array: LazyArray, n_head: int) -> LazyArray:
@@ -24,9 +24,7 @@ def permute(array: LazyArray, n_head: int) -> LazyArray:
     return array.reshape(n_head, 2, n // n_head // 2, *rest).swap(1, 2).reshape(n, *rest)
 
 
-def rope_factors(
-    rope: Mapping[str, Any], n_rot: int, factor: float = 8.0
-) -> Iterator[tuple[str, LazyArray]]:
+def rope_factors(rope: Mapping[str, Any], n_rot: int, factor: float = 8.0) -> NamedArrays:
     """Yield the factors of frequencies of Llama 3.1 if the RoPE has this type."""
     if str(rope.get("rope_type")).lower() == "llama3":
         yield "rope_freqs.weight", LazyArray.from_values(llama3_factors(rope, n_rot, factor))
@@ -52,7 +50,7 @@ def llama3_factors(
     return found
 
 
-def long_factors(rope: Mapping[str, Any], n_rot: int) -> Iterator[tuple[str, LazyArray]]:
+def long_factors(rope: Mapping[str, Any], n_rot: int) -> NamedArrays:
     """Yield the factors of LongRoPE for long and short contexts, [n_rot / 2], if it has any."""
     long, short = rope.get("long_factor"), rope.get("short_factor")
     if not long and not short:

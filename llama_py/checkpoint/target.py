@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 
@@ -56,6 +55,6 @@ class TargetConverter(Converter):
             raise ModelError(f"{TOKEN_IDS} must give different ids below {n_vocab}")
         return LazyArray(ids.shape, np.int64, lambda: ids)
 
-    def integers(self) -> Iterator[tuple[str, LazyArray]]:
+    def integers(self) -> NamedArrays:
         if self.token_ids is not None:
             yield TOKEN_IDS, self.token_ids

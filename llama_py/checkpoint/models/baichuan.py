@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.rotary import permute
 from llama_py.checkpoint.sentencepiece import BYTE, CONTROL, NORMAL, USER_DEFINED
@@ -32,9 +31,7 @@ class XverseConverter(Converter):
     def n_head_kv(self) -> int:
         return self.integer("num_key_value_heads", "num_attention_heads")
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith("q_proj.weight"):
             array = permute(array, self.n_head)
         elif name.endswith("k_proj.weight"):
@@ -68,9 +65,7 @@ class BaichuanConverter(XverseConverter):
     arch = "baichuan"
     classes = ("BaichuanForCausalLM", "BaiChuanForCausalLM")
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if not name.endswith(".self_attn.W_pack.weight"):
             yield from super().tensors(name, array, layer)
             return

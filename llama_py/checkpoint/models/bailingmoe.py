@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
-from llama_py.checkpoint.arrays import Array, LazyArray
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.folder import CheckpointFolder
@@ -40,9 +39,7 @@ class BailingMoeConverter(ExpertsConverter):
             )
         )
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         n_head, n_key = self.integer("num_attention_heads"), self.integer("num_key_value_heads")
         if name.endswith("attention.dense.weight"):
             yield f"blk.{layer}.attn_output.weight", array
@@ -133,9 +130,7 @@ class SarvamMoeConverter(BailingMoeV2Converter):
     def n_rot(self) -> int:
         return self.head_dim
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith(".expert_bias.bias"):
             array = array.map(lambda x: x - x.mean())
         yield from super().tensors(name, array, layer)

@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.experts import NextnConverter
 from llama_py.checkpoint.models.bailingmoe import EMBEDDINGS
 from llama_py.checkpoint.models.kimi_linear import DeltaConverter
@@ -70,9 +68,7 @@ class BailingMoeV3Converter(DeltaConverter, NextnConverter):
     def decays(self, array: LazyArray) -> LazyArray:
         return array.map(lambda x: -decay(x)).reshape(-1, 1)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         is_full = layer is not None and self.is_full(layer)
         if name.endswith(".attention.f_proj.weight") and not is_full:
             yield f"blk.{layer}.ssm_f_a.weight", array

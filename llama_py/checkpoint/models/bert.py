@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
 from ggml_py.types import F32
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.keys import KeyValues
@@ -207,9 +207,7 @@ class RobertaConverter(BertConverter):
                 n = self.integer("max_position_embeddings")
                 self.config["max_position_embeddings"] = n - self.offset
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         array = array.rows(self.offset) if name == POSITIONS else array
         yield from super().tensors(name, array, layer)
 
@@ -237,9 +235,7 @@ class XlmRobertaConverter(RobertaConverter):
         names = self.find("lora_adaptations")
         return {str(name): [] for name in names} if isinstance(names, list) else {}
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if not name.endswith((".0.lora_A", ".0.lora_B")):
             yield from super().tensors(name, array, layer)
             return
@@ -311,9 +307,7 @@ class NomicBertConverter(RobertaConverter):
     def select(self, name: str) -> str | None:
         return None if "mlp.experts.bias" in name else super().select(name)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if ".mlp.experts.mlp.w" in name:
             n = self.integer("num_local_experts", "num_experts")
             array = array.reshape(n, self.integer("n_inner"), self.integer("n_embd"))

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from llama_py.checkpoint.arrays import Array, LazyArray
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.names import ATTENTION, FEED_FORWARD, LAYERS, LLAMA, name_layers
 from llama_py.checkpoint.vocabulary import Vocabulary
@@ -30,9 +28,7 @@ class BitnetConverter(Converter):
         self.out.text("rope.scaling.type", "linear")
         self.out.f32("rope.scaling.factor", 1.0)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith(TERNARY):
             array = array.map(ternary)
         yield from super().tensors(name, array, layer)

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
-from llama_py.checkpoint.arrays import LazyArray, concat
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays, concat
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.names import name_layers
 
@@ -44,9 +43,7 @@ class BloomConverter(Converter):
     def n_head(self) -> int:
         return self.integer("n_head", "num_attention_heads")
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if ".query_key_value." in name:
             array = self.group_rows(array)
         yield from super().tensors(name, array, layer)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from llama_py.checkpoint.arrays import LazyArray, stack
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays, stack
 from llama_py.checkpoint.models.llama import RotatedConverter
 from llama_py.checkpoint.models.qwen3 import Qwen3Converter
 from llama_py.checkpoint.rotary import permute
@@ -22,9 +20,7 @@ class ChameleonConverter(RotatedConverter):
         super().keys()
         self.out.boolean("swin_norm", self.config.get("swin_norm", False))
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         for part in "qk":
             if name.endswith((f"{part}_norm.weight", f"{part}_norm.bias")):
                 first = permute(array.rows(0, 1).reshape(array.shape[1]), 1)

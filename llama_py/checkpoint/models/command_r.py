@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter, NextnConverter
 from llama_py.checkpoint.models.olmo import WINDOWS
@@ -38,9 +36,7 @@ class CommandRConverter(Converter):
 class WithoutBiasConverter(Converter):
     """A model with stored biases of 0, which llama.cpp does not have."""
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if not name.endswith(".bias"):
             yield from super().tensors(name, array, layer)
         elif array.read().any():

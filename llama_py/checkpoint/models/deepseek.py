@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.experts import ExpertsConverter, NextnConverter
 from llama_py.checkpoint.folder import CheckpointFolder
@@ -57,9 +56,7 @@ class DeepseekConverter(ExpertsConverter):
             )
         )
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith(("q_proj.weight", "q_proj.bias")):
             array = permute(array, self.integer("num_attention_heads"))
         elif name.endswith(("k_proj.weight", "k_proj.bias")):
@@ -82,9 +79,7 @@ class LatentConverter(ExpertsConverter):
         heads = self.integer("num_key_value_heads", "num_attention_heads")
         return heads, self.integer("qk_nope_head_dim"), self.integer("v_head_dim")
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if not name.endswith("kv_b_proj.weight"):
             yield from super().tensors(name, array, layer)
             return

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ggml_py.types import BF16, BY_NAME, F32, GGMLType
-from llama_py.checkpoint.arrays import Array, LazyArray
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.dequantize import FP8_BLOCK, WeightRestorer
 from llama_py.checkpoint.models.deepseek import INDEXER_KEYS
@@ -71,7 +70,7 @@ class DeepseekV4Converter(Converter):
             return None
         return super().select(name)
 
-    def take_blocks(self, stored: dict[str, LazyArray]) -> Iterator[tuple[str, LazyArray]]:
+    def take_blocks(self, stored: dict[str, LazyArray]) -> NamedArrays:
         for layer in range(self.integer("num_hash_layers")):
             table = stored.pop(f"layers.{layer}.ffn.gate.tid2eid", None)
             if table is None:
@@ -89,9 +88,7 @@ class DeepseekV4Converter(Converter):
         stored |= renamed
         yield from take_mxfp4(self, stored, PACKED)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith((".ffn.gate.bias", ".ffn.gate.bias_vl")):
             vision = "_vl" if name.endswith("_vl") else ""
             if vision or (layer or 0) >= self.integer("num_hash_layers"):

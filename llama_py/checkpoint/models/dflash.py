@@ -3,11 +3,10 @@ muse_glimmer.py: MuseGlimmerAssistantModel)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions, Keys
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.qwen3 import Qwen3Converter
@@ -138,9 +137,7 @@ class DFlashConverter(DraftConverter, Qwen3Converter):
         rope: Any = next((r for n in names if (r := self.target_config.get(n))), {})
         return "mrope_section" in rope
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name == "model.embed_tokens.weight" and not self.config.get("has_embed_tokens", True):
             return
         if not self.config.get("rope_is_neox_style", True) and name.endswith(INTERLEAVED):
@@ -194,9 +191,7 @@ class DSparkConverter(DFlashConverter):
         has_confidence = any("confidence_head.proj" in name for name in self.folder.tensors)
         self.out.boolean("has_confidence_head", has_confidence)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name == "model.d2t":
             if array.shape != (self.n_vocab_draft,):
                 raise ModelError(f"d2t must have {self.n_vocab_draft} entries, got {array.shape}")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.experts import per_layer
 from llama_py.checkpoint.folder import CheckpointFolder
@@ -83,9 +82,7 @@ class Dots3NoteConverter(SparseConverter):
         )
         return n_head, n_key, n_value
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         rank = ""
         if name.endswith("q_a_layernorm.weight"):
             rank = "q_lora_rank"

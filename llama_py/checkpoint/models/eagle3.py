@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.llama import LlamaConverter
@@ -54,9 +53,7 @@ class Eagle3Converter(TargetConverter, LlamaConverter):
                 name = LAYER + name.removeprefix(start)
         return super().select(name)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name == "d2t":
             self.token_ids = self.target_ids(array, self.target_config["vocab_size"])
         else:

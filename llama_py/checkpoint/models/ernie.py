@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.names import LAYERS, LLAMA, ROUTED_EXPERTS, name_layers
@@ -23,9 +22,7 @@ class ErnieConverter(Converter):
     def select(self, name: str) -> str | None:
         return super().select(name.replace("ernie.", "model."))
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if "qkv_proj" in name:
             size = self.head_dim
             n_key = size * self.integer("num_key_value_heads")

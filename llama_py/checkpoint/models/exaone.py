@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.folder import CheckpointFolder
@@ -54,7 +54,7 @@ class ExaoneConverter(Converter):
         n = self.integer("hidden_size") // self.integer("num_attention_heads")
         self.out.u32("rope.dimension_count", int(part * n))
 
-    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+    def extra(self) -> NamedArrays:
         yield from rope_factors(self.full_rope, self.head_dim)
 
 
@@ -86,7 +86,7 @@ class Exaone4Converter(Converter):
             return [(i + 1) % pattern != 0 for i in range(self.n_trunk)]
         return []
 
-    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+    def extra(self) -> NamedArrays:
         yield from rope_factors(self.full_rope, self.head_dim, FACTOR)
 
 
@@ -98,9 +98,7 @@ class DraftingExaoneConverter(Exaone4Converter):
         self.n_draft = self.integer(DRAFTS) if self.find(DRAFTS) is not None else 0
         self.n_layer += self.n_draft
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         for new_name, number in self._places(name, layer):
             yield from super().tensors(new_name, array, number)
 

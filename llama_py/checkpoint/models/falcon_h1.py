@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from llama_py.checkpoint.arrays import Array, LazyArray
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
 from llama_py.checkpoint.models.mamba import Mamba2Converter
 from llama_py.checkpoint.names import LAYERS, LLAMA, MAMBA, name_layers
 from llama_py.checkpoint.vocabulary import Vocabulary
@@ -56,9 +55,7 @@ class FalconH1Converter(Mamba2Converter):
         if n_inner % head_dim or self.find("hidden_act") not in (None, "silu"):
             raise self.refuse(("mamba_d_ssm", "hidden_act"), f"heads of {head_dim}, and silu")
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         factors = next((found for part, found in FACTORS if part in name), ())
         for new_name, new in super().tensors(name, array, layer):
             for factor in map(self._factor, factors):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.models.qwen3next import plus_one
 from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, LLAMA, name_layers
@@ -33,9 +32,7 @@ class GemmaConverter(Converter):
     def select(self, name: str) -> str | None:
         return None if name == "lm_head.weight" else super().select(name)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         array = array.map(plus_one) if name.endswith("norm.weight") else array
         yield from super().tensors(name, array, layer)
 
@@ -96,9 +93,7 @@ class Gemma3Converter(Converter):
     }
     adds_one = True  # to norms
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if "embed_tokens.weight" in name:
             array = array.rows(0, self._n_tokens(array.shape[0]))
         elif self.adds_one and name.endswith("norm.weight"):
@@ -162,7 +157,7 @@ class EmbeddingGemmaConverter(Gemma3Converter):
                     self.out.u32(f"dense_{number}_feat_{side}", size)
         pooling_keys(self.folder, self.out)
 
-    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+    def extra(self) -> NamedArrays:
         for number, module in self._dense_modules():
             stored = read_safetensors(self.folder.path / module / "model.safetensors")
             for name, t in stored.items():

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cached_property
 from statistics import NormalDist
 from typing import Any, ClassVar
@@ -12,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import Array, LazyArray, concat, stack
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, concat, stack
 from llama_py.checkpoint.merge import PartGatherer
 from llama_py.checkpoint.models.gemma import Gemma3Converter
 from llama_py.checkpoint.names import LAYERS, name_layers
@@ -92,9 +91,7 @@ class Gemma3nConverter(Gemma3Converter):
     def select(self, name: str) -> str | None:
         return super().select(f"{name}.weight" if name.endswith("_scale") else name)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if "embed_tokens.weight" in name or "embed_tokens_per_layer" in name:
             yield self.rename(name), pad_rows(array, self.integer("vocab_size"))
         elif match := PROJECTION.fullmatch(name):
@@ -163,7 +160,7 @@ class Gemma4Converter(Gemma3Converter):
         found = self.find_full("global_head_dim", "head_dim")
         return found if type(found) is int else FULL_HEAD_DIM
 
-    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+    def extra(self) -> NamedArrays:
         """Yield the factors of frequencies: a part of each head in full layers is not rotated."""
         rope, half = self.full_rope, self.full_head_dim // 2
         if rope.get("rope_type") != "proportional":

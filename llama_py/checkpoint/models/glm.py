@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import ClassVar
 
 from ggml_py.types import F32, GGMLType
-from llama_py.checkpoint.arrays import LazyArray, concat
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays, concat
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.experts import ExpertsConverter, NextnConverter
 from llama_py.checkpoint.folder import CheckpointFolder
@@ -60,9 +59,7 @@ class Glm4Converter(Converter):
         super().keys()
         self.out.u32("rope.dimension_count", self.n_rot)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if "mrope_section" in self.rope and name.endswith(ROTATED):
             array = join_halves(array, self.head_dim, self.n_rot)
         yield from super().tensors(name, array, layer)
@@ -199,9 +196,7 @@ class Glm5NextConverter(DeltaConverter, NextnConverter):
             raise self.refuse(("layer_types",))
         return layer >= len(types) or types[layer] != "linear_attention"
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         yield from super().tensors(
             f"{name}.weight" if HYPER.fullmatch(name) else name, array, layer
         )

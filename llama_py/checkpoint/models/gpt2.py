@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import Array, LazyArray, concat
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, concat
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.merge import PartGatherer
 from llama_py.checkpoint.models.plm import UNGATED
@@ -83,9 +83,7 @@ class Gpt2Converter(StarCoderConverter):
     classes = ("GPT2LMHeadModel",)
     defaults = {"layer_norm_epsilon": 1e-5}
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         turned = array.transpose() if name.endswith(TRANSPOSED) else array
         yield from super().tensors(name, turned, layer)
 
@@ -109,9 +107,7 @@ class JaisConverter(Gpt2Converter):
     classes = ("JAISLMHeadModel",)
     alibi_bias = 8
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith("relative_pe.slopes"):
             n_head = 2 ** math.floor(math.log2(self.integer("n_head")))
             slope = float(array.read().reshape(-1)[0])
@@ -150,9 +146,7 @@ class RefactConverter(Converter):
         n = 8 * self.integer("n_embd") // 3
         return -(-n // REFACT_MULTIPLE) * REFACT_MULTIPLE
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith(".attn.kv.weight"):  # one head for all queries
             n = self.integer("n_embd") // self.integer("n_head")
             yield f"blk.{layer}.attn_k.weight", array.rows(0, n)
@@ -189,9 +183,7 @@ class RuGpt3XlConverter(Converter):
     def parts(self) -> PartGatherer:
         return PartGatherer()
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         module, _, suffix = name.rpartition(".")
         path, _, part = module.rpartition(".self_attn.")
         if part not in ("q_proj", "k_proj", "v_proj"):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.names import EXPERTS, LAYERS, LLAMA, name_layers
 from llama_py.checkpoint.nvfp4 import pack_mxfp4
@@ -31,7 +29,7 @@ class GptOssConverter(Converter):
     def select(self, name: str) -> str | None:
         return super().select(f"{name}.weight" if "sinks" in name else name)
 
-    def take_blocks(self, stored: dict[str, LazyArray]) -> Iterator[tuple[str, LazyArray]]:
+    def take_blocks(self, stored: dict[str, LazyArray]) -> NamedArrays:
         if (self.config.get("quantization_config") or {}).get("quant_method") != "mxfp4":
             yield from super().take_blocks(stored)
             return
@@ -43,9 +41,7 @@ class GptOssConverter(Converter):
                 raise self.refuse((f"{base}_blocks",))
             yield from self._parts(base, "weight", pack_mxfp4(packed, stored.pop(name)))
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         base, is_bias = name.removesuffix("_bias"), name.endswith("_bias")
         if not base.endswith((".down_proj", ".gate_up_proj")):
             yield from super().tensors(name, array, layer)
@@ -54,7 +50,7 @@ class GptOssConverter(Converter):
         else:
             yield from self._parts(base, "weight", array.swap(-1, -2))
 
-    def _parts(self, base: str, kind: str, array: LazyArray) -> Iterator[tuple[str, LazyArray]]:
+    def _parts(self, base: str, kind: str, array: LazyArray) -> NamedArrays:
         """Yield a matrix of experts, or the two of gate_up_proj, [n_experts, n_out, ...]."""
         if base.endswith("down_proj"):
             yield self.rename(f"{base}.{kind}"), array

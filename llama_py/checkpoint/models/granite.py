@@ -3,12 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
 
-from llama_py.checkpoint.arrays import Array, LazyArray, concat
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, concat
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.experts import per_layer
 from llama_py.checkpoint.folder import CheckpointFolder
@@ -111,9 +110,7 @@ class GraniteMoeSwaConverter(GraniteSwaConverter):
         ),
     }
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         stored = ".block_sparse_moe.experts." in name and not name.endswith(".weight")
         yield from super().tensors(f"{name}.weight" if stored else name, array, layer)
 
@@ -133,9 +130,7 @@ class GraniteMoeConverter(GraniteConverter):
         if length := self.find("shared_intermediate_size"):
             self.out.u32("expert_shared_feed_forward_length", length)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         shared = "_shexp" if self.find("num_local_experts") else ""
         if name.endswith((INPUTS, SHARED)):
             kind = "_exps" if name.endswith(INPUTS) else shared
@@ -200,9 +195,7 @@ class GraniteHybridConverter(Mamba2Converter, GraniteMoeConverter):
         size = self.integer("mamba_head_dim", "hidden_size", "d_model")
         return self.integer(*self.state_names("expand", "num_heads")) * size
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         in_attention = layer in self.attention_layers
         if not in_attention and layer is not None and ".mamba." in name:
             yield self.rename(name), self.state_space(name, array)
@@ -283,9 +276,7 @@ class GraniteSwitchConverter(GraniteMoeConverter):
             return None
         return None if name == "lm_head.weight" else super().select(name)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         base = name.removesuffix(".base_layer.weight")
         heads = (self.integer("num_attention_heads"), self.integer("num_key_value_heads"))
         if base.endswith("self_attn.qkv_proj"):
@@ -331,7 +322,7 @@ def clear(x: Array) -> Array:
     return np.zeros_like(x)
 
 
-def split_pairs(array: LazyArray) -> Iterator[tuple[str, LazyArray]]:
+def split_pairs(array: LazyArray) -> NamedArrays:
     """Yield the gate and up halves of a matrix."""
     gate, up = array.split([array.shape[0] // 2] * 2)
     yield "gate", gate

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.merge import ExpertMerger
 from llama_py.checkpoint.models.llama import LlamaConverter
@@ -69,9 +68,7 @@ class GrokConverter(ExpertsConverter):
         parts = ("linear", "linear_1", "linear_v")
         return ExpertMerger(self.experts.n_experts, parts, "moe")
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         merged = self.grok1_experts.merge(name, array)
         for new_name, new in ((name, array),) if merged is None else merged:
             yield from super().tensors(new_name, new, layer)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.merge import ExpertMerger
 from llama_py.checkpoint.models.qwen3moe import Qwen3MoeConverter
 from llama_py.checkpoint.names import LAYERS, name_layers
@@ -43,9 +42,7 @@ class GroveMoeConverter(Qwen3MoeConverter):
     def chunks(self) -> ExpertMerger:
         return ExpertMerger(self.experts.n_experts // PER_GROUP, self.parts, "chunk_experts")
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         merged = self.chunks.merge(name, array)
         for new_name, new in ((name, array),) if merged is None else merged:
             yield from super().tensors(new_name, new, layer)

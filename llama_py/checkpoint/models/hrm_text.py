@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.names import ATTENTION, FEED_FORWARD, LAYERS, name_layers
@@ -40,9 +38,7 @@ class HrmTextConverter(Converter):
             name = f"{before}model.layers.{int(number) + self.n_stack}{after[len(number) :]}"
         return super().select(name)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         module = name.removeprefix(f"model.layers.{layer}.").removesuffix(".weight")
         if parts := FUSED.get(module):
             n = array.shape[0] // len(parts)

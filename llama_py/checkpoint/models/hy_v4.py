@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from ggml_py.types import F32, GGMLType
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.experts import per_layer
 from llama_py.checkpoint.models.deepseek import INDEXER_KEYS, DeepseekV2Converter
 from llama_py.checkpoint.names import INDEXER, LAYERS, name_layers
@@ -50,9 +49,7 @@ class HyV4Converter(DeepseekV2Converter):
     def kv_sizes(self, layer: int | None) -> tuple[int, int, int]:
         return self.integer("num_attention_heads"), *super().kv_sizes(layer)[1:]
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         yield from super().tensors(
             f"{name}.weight" if PLAIN.fullmatch(name) else name, array, layer
         )

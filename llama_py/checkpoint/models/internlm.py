@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.models.llama import LlamaConverter
 from llama_py.checkpoint.names import name_layers
@@ -36,9 +34,7 @@ class InternLM2Converter(Converter):
         }),
     }  # fmt: skip
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if "attention.wqkv" not in name:
             yield from super().tensors(name, array, layer)
             return
@@ -77,7 +73,7 @@ class InternLM3Converter(LlamaConverter):
     def select(self, name: str) -> str | None:
         return None if name.startswith("vision_model") else super().select(name)
 
-    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+    def extra(self) -> NamedArrays:
         yield from ()
 
     def vocabulary(self, v: Vocabulary) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.models.qwen3next import decay
 from llama_py.checkpoint.names import LAYERS, LLAMA, MAMBA, name_layers
@@ -37,9 +35,7 @@ class JambaConverter(ExpertsConverter):
         "model.final_layernorm": "output_norm",
     }
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         name = name.replace(".moe.", ".feed_forward.")  # Mini-Jamba
         if layer is not None and not self._has_experts(layer):
             name = name.replace(".experts.0.", ".")

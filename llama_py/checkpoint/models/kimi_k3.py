@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import numpy as np
 
-from llama_py.checkpoint.arrays import Array, LazyArray, stack
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, stack
 from llama_py.checkpoint.models.kimi_linear import SPARSE, DeltaConverter, write_vocabulary
 from llama_py.checkpoint.models.qwen3next import decay
 from llama_py.checkpoint.names import DELTA_ATTENTION, LATENT, LAYERS, LLAMA, name_layers
@@ -37,15 +36,13 @@ class KimiK3Converter(DeltaConverter):
     def select(self, name: str) -> str | None:
         return None if name.startswith(("vision_tower.", "mm_projector.")) else super().select(name)
 
-    def take_blocks(self, stored: dict[str, LazyArray]) -> Iterator[tuple[str, LazyArray]]:
+    def take_blocks(self, stored: dict[str, LazyArray]) -> NamedArrays:
         if (self.config.get("quantization_config") or {}).get("format") != "mxfp4-pack-quantized":
             yield from super().take_blocks(stored)
             return
         yield from take_mxfp4(self, stored, PACKED)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if match := RESIDUAL.fullmatch(name):
             yield from self._residual(match[1], match[2], array)
         elif name.endswith(".self_attn.g_proj.weight"):
@@ -57,7 +54,7 @@ class KimiK3Converter(DeltaConverter):
     def decays(self, array: LazyArray) -> LazyArray:
         return array.rows(0, self.integer("num_attention_heads")).map(decay)
 
-    def _residual(self, path: str, part: str, array: LazyArray) -> Iterator[tuple[str, LazyArray]]:
+    def _residual(self, path: str, part: str, array: LazyArray) -> NamedArrays:
         """Yield the product of a norm's weights and a projection, after both are read."""
         waiting: dict[str, dict[str, LazyArray]] = self.__dict__.setdefault("_residuals", {})
         parts = waiting.setdefault(path, {})

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.models.deepseek import LatentConverter
 from llama_py.checkpoint.models.qwen3next import decay
 from llama_py.checkpoint.names import DELTA_ATTENTION, LATENT, LAYERS, LLAMA, name_layers
@@ -35,9 +34,7 @@ LINEAR = {"short_conv_kernel_size": "linear_conv_kernel_dim", "head_dim": "linea
 class DeltaConverter(LatentConverter):
     """A model with layers of Kimi's delta attention and layers of latent attention."""
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith(CONVOLUTIONS):  # [n_inner, n] or [n_inner, 1, n]
             array = array.reshape(1, array.shape[0], 1, array.shape[-1])
         elif name.endswith(".A_log"):

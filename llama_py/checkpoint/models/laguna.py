@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.models.qwen2moe import EXPERT_KEYS
 from llama_py.checkpoint.names import EXPERTS, HEAD_NORMS, LAYERS, LLAMA, SHARED_EXPERT, name_layers
@@ -82,9 +80,7 @@ class LagunaConverter(ExpertsConverter):
             raise ModelError(f'gating must be "per-element", like gating_types, got {gating}')
         return found
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if layer is not None and name.endswith("self_attn.g_proj.weight"):
             each = self.head_dim if self.gates()[layer] == PER_ELEMENT else 1
             if array.shape[0] != self.heads()[layer] * each:

@@ -3,10 +3,9 @@ and sound (conversion/lfm2.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter, per_layer
 from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers
@@ -85,9 +84,7 @@ class Lfm2Converter(Converter):
             n_ff = multiple * -(-n_ff // multiple)
         self.out.u32("feed_forward_length", n_ff)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if "conv.conv" in name and array.ndim == 3:  # [n, 1, n_kernel]
             array = array.reshape(array.shape[0], array.shape[-1])
         yield from super().tensors(name, array, layer)
@@ -100,7 +97,7 @@ class Lfm2EmbeddingConverter(Lfm2Converter):
         selected = super().select(name)
         return None if selected is None else f"model.{selected}"
 
-    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+    def extra(self) -> NamedArrays:
         path = self.folder.path / "1_Dense" / "model.safetensors"
         if not path.is_file():
             return

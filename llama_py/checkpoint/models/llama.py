@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers
@@ -36,9 +35,7 @@ class RotatedConverter(Converter):
 
     permutes = True
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if self.permutes and name.endswith(ROTATED):
             array = permute(array, self.n_heads(layer, "q_proj" in name))
         yield from super().tensors(name, array, layer)
@@ -79,7 +76,7 @@ class LlamaConverter(RotatedConverter, ExpertsConverter):
         self.out.u32("vocab_size", self.integer("vocab_size"))
         self.out.u32("rope.dimension_count", self.head_dim)
 
-    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+    def extra(self) -> NamedArrays:
         yield from rope_factors(self.full_rope, self.head_dim)
 
     def vocabulary(self, v: Vocabulary) -> None:

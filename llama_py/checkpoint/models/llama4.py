@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.merge import split_gate_up
 from llama_py.checkpoint.models.llama import LlamaConverter
 from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers
@@ -35,9 +33,7 @@ class Llama4Converter(LlamaConverter):
         if types is not None and {*types} <= {"full_attention"}:
             self.out.u32("attention.sliding_window", 0)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         """Experts are stored as [n_expert, n_in, n_out]."""
         if "gate_up_proj" in name:
             for new_name, new in split_gate_up(name, array.swap(-1, -2)):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.models.llama import LlamaConverter
 from llama_py.checkpoint.names import LAYERS, LLAMA, MODEL, PRE_NORMS, name_layers
 from llama_py.checkpoint.pooling import pooling_keys
@@ -64,9 +62,7 @@ class ApertusConverter(LlamaConverter):
     permutes = False
     _found: dict[str, dict[int, float]]
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         kind = next((kind for kind in XIELU if name.endswith(kind)), None)
         if kind is None or layer is None:
             yield from super().tensors(name, array, layer)
@@ -104,7 +100,7 @@ class PanguConverter(LlamaConverter):
             self.out.u32("attention.key_length", self.head_dim)
             self.out.u32("attention.value_length", self.head_dim)
 
-    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+    def extra(self) -> NamedArrays:
         yield from ()
 
     def select(self, name: str) -> str | None:

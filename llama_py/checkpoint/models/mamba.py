@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.models.qwen3next import decay
 from llama_py.checkpoint.names import STATE_SPACE, name_layers
@@ -61,9 +60,7 @@ class MambaConverter(Converter):
         out.boolean("ssm.dt_b_c_rms", self.find("model_type") == "falcon_mamba")
         out.u32("general.file_type", self.file_type)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith(".A_log"):
             array = array.map(decay)
         elif name.endswith("conv1d.weight"):
@@ -163,9 +160,7 @@ class Mamba2Converter(Converter):
             name = f"{name.removesuffix('.dt_bias')}.dt_proj.bias"
         return super().select(name)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         yield self.rename(name), self.state_space(name, array)
 
     def state_space(self, name: str, array: LazyArray) -> LazyArray:

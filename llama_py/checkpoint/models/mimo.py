@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import Array, LazyArray
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
 from llama_py.checkpoint.dequantize import FP8_BLOCK
 from llama_py.checkpoint.experts import ExpertsConverter, NextnConverter, per_layer
 from llama_py.checkpoint.names import LAYERS, LLAMA, NEXTN, ROUTED_EXPERTS, name_layers
@@ -50,7 +49,7 @@ class MimoV2Converter(ExpertsConverter, NextnConverter):
             name = f"model.layers.{self.n_trunk + int(match[1])}.{match[2]}"
         return super().select(name)
 
-    def take_blocks(self, stored: dict[str, LazyArray]) -> Iterator[tuple[str, LazyArray]]:
+    def take_blocks(self, stored: dict[str, LazyArray]) -> NamedArrays:
         quant = self.config.get("quantization_config") or {}
         if quant.get("store_dtype") != "mxfp4":
             yield from super().take_blocks(stored)

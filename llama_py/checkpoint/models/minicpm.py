@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.llama import RotatedConverter
@@ -27,7 +26,7 @@ class MiniCPMConverter(RotatedConverter):
         logits = self.integer("hidden_size") / self.find("dim_model_base")
         self.out.f32("logit_scale", logits)
 
-    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+    def extra(self) -> NamedArrays:
         n_rot = self.integer("hidden_size") // self.integer("num_attention_heads")
         yield from long_factors(self.rope, n_rot)
 
@@ -53,7 +52,7 @@ class MiniCPM3Converter(Converter):
         self.out.u32("attention.key_length", self.integer("qk_nope_head_dim") + n_rot)
         self.out.u32("rope.dimension_count", n_rot)
 
-    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+    def extra(self) -> NamedArrays:
         yield from long_factors(self.rope, self.integer("qk_rope_head_dim"))
 
     def vocabulary(self, v: Vocabulary) -> None:

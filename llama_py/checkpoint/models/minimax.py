@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from ggml_py.types import F32, GGMLType
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.experts import ExpertsConverter, per_layer
 from llama_py.checkpoint.models.kimi_linear import SPARSE
 from llama_py.checkpoint.models.qwen3next import plus_one
@@ -122,9 +122,7 @@ class MiniMaxM3Converter(MiniMaxM2Converter):
     def forced_type(self, name: str, array: LazyArray) -> GGMLType | None:
         return F32 if ".indexer." in name else None
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith("norm.weight"):
             array = array.map(plus_one)
         yield from super().tensors(name, array, layer)

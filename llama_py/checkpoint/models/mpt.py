@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from ggml_py.types import GGMLType
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.names import Names, name_layers
 from llama_py.checkpoint.output import choose_type
@@ -97,9 +97,7 @@ class DbrxConverter(MptConverter):
     def choose_tensor_type(self, name: str, array: LazyArray, wanted: GGMLType) -> GGMLType:
         return choose_type(name, array, wanted, frozenset())
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if ".experts.mlp." in name and not name.endswith(".weight"):
             ff, n_embd = self.find_part("ffn_config"), self.integer("d_model")
             array = array.reshape(ff["moe_num_experts"], ff["ffn_hidden_size"], n_embd)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.models.llama import RotatedConverter
 from llama_py.checkpoint.models.olmo import WINDOWS
 from llama_py.checkpoint.models.qwen3next import plus_one
@@ -32,9 +30,7 @@ class MuseGlimmerConverter(RotatedConverter):
         *WINDOWS,
     )
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith("layernorm.weight"):
             array = array.map(plus_one)
         elif name.endswith(".self_attn.q_proj.weight"):

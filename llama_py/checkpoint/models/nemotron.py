@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cached_property
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.merge import ExpertMerger
@@ -71,9 +70,7 @@ class NemotronConverter(Converter):
         if factor is not None:
             self.out.f32("rope.scaling.factor", factor)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith("norm.weight"):
             array = array.map(plus_one)
         yield from super().tensors(name, array, layer)
@@ -173,9 +170,7 @@ class NemotronHConverter(GraniteHybridConverter):
             return f"model.layers.{layer}.{renamed}{suffix}"
         return f"backbone.layers.{layer}.{module}{suffix}"
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         merged = self.experts.merge(name, array)
         if merged is not None:
             for new_name, new in merged:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.names import name_layers
 from llama_py.checkpoint.vocabulary import Vocabulary
@@ -46,9 +45,7 @@ class OpenElmConverter(Converter):
             raise ModelError(f"{name} of OpenELM must have {self.n_layer} entries, one per layer")
         return found
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if layer is None or not name.endswith(".ffn.proj_1.weight"):
             yield from super().tensors(name, array, layer)
             return

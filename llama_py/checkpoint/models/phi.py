@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import ORIGINAL, Converter
 from llama_py.checkpoint.merge import ExpertMerger
 from llama_py.checkpoint.models.llama import MIXTRAL
@@ -115,7 +114,7 @@ class Phi3Converter(Phi2Converter):
             "attention.sliding_window": self.find("sliding_window") or 0,  # 0: Phi 4
         })  # fmt: skip
 
-    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+    def extra(self) -> NamedArrays:
         factors = {kind: self.rope.get(f"{kind}_factor") for kind in ("long", "short")}
         if not factors["long"]:
             return
@@ -171,9 +170,7 @@ class PhiMoeConverter(Phi3Converter):
     def experts(self) -> ExpertMerger:
         return ExpertMerger(self.integer("num_local_experts", "num_experts"), ("w1", "w2", "w3"))
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         merged = self.experts.merge(name, array)
         for new_name, new in ((name, array),) if merged is None else merged:
             yield from super().tensors(new_name, new, layer)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.models.qwen3next import decay
 from llama_py.checkpoint.names import MODEL, name_layers
@@ -77,9 +76,7 @@ class PlamoConverter(Converter):
         self.copy((("attention.layer_norm_rms_epsilon", "f32!", ("rms_norm_eps",)),))
         self.out.u32("general.file_type", self.file_type)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         shape = array.shape
         if name.endswith("q_proj.weight"):
             array = array.reshape(GROUP, KEY_HEADS, -1, shape[1]).swap(0, 1).reshape(*shape)
@@ -130,9 +127,7 @@ class Plamo2Converter(Converter):
             return layer != self.n_layer - 1
         return bool(layer % step != step // 2)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         path, _, last = name.rpartition(".")
         if last == "A_log":
             array = array.map(decay)
@@ -186,9 +181,7 @@ class Plamo3Converter(Converter):
             pattern = self.find("sliding_window_pattern")
             self.out.count("attention.sliding_window_pattern", pattern)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith("norm.weight"):
             array = add_offset(name, array)
         yield from super().tensors(name, array, layer)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import ClassVar
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray, stack
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays, stack
 from llama_py.checkpoint.models.qwen2 import Qwen2Converter
 from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, LLAMA, name_layers
 
@@ -56,9 +55,7 @@ class Qwen3Converter(Qwen2Converter):
             self.out.text("tokenizer.chat_template.rerank", RERANK_TEMPLATE)
             self.out.array("tokenizer.chat_templates", ["rerank"])
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         is_tied = bool(self.config.get("tie_word_embeddings", False))
         if self.is_reranker and ("embed_tokens" if is_tied else "lm_head") in name:
             yield "cls.output.weight", self._scores(array)

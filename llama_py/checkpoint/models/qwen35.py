@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 import numpy as np
 
-from llama_py.checkpoint.arrays import LazyArray, concat
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays, concat
 from llama_py.checkpoint.models.qwen3next import Qwen3NextConverter
 
 SECTIONS = [11, 11, 10, 0]  # of multimodal RoPE, without mrope_section
@@ -25,9 +24,7 @@ class Qwen35Converter(Qwen3NextConverter):
         if "mrope_section" not in self.rope:
             self.out.array("rope.dimension_sections", SECTIONS)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if "linear_attn." in name and self.n_key_heads not in (0, self.n_value_heads):
             array = self._reorder(name, array)
         yield from super().tensors(name, array, layer)

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import Array, LazyArray, concat
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, concat
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.qwen2moe import Qwen2MoeConverter
@@ -109,9 +108,7 @@ class Qwen3NextConverter(Qwen2MoeConverter):
     def value_dim(self) -> int:
         return self.integer("linear_value_head_dim")
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith(".A_log"):
             array = array.map(decay)
         elif name.endswith(".dt_bias"):

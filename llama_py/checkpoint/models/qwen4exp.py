@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray, concat
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays, concat
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.qwen3next import plus_one
@@ -103,9 +102,7 @@ class Qwen4ExpConverter(Qwen35Converter):
         """Parts of the table of n-grams, by number."""
         return {}
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith((*HASHES,)):
             return
         if SHARD in name:

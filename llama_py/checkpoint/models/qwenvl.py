@@ -3,10 +3,9 @@ qwen3vl.py)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.merge import split_gate_up
 from llama_py.checkpoint.models.qwen3 import Qwen3Converter
@@ -83,9 +82,7 @@ class Qwen3VLMoeConverter(ThinkerConverter, Qwen3MoeConverter):
     arch = "qwen3vlmoe"
     classes: ClassVar[tuple[str, ...]] = ("Qwen3VLMoeForConditionalGeneration",)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         stored = name.removesuffix(".weight")
         if stored.endswith("mlp.experts.gate_up_proj"):
             for new_name, new in split_gate_up(name, array.swap(1, 2)):

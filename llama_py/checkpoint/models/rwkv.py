@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from llama_py.checkpoint.arrays import LazyArray, stack
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays, stack
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.names import FEED_FORWARD, LAYERS, MODEL, name_layers
 from llama_py.checkpoint.vocabulary import Vocabulary
@@ -88,9 +88,7 @@ class Rwkv6Converter(Converter):
         ),
     }
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         new_name = self.rename(name)
         if not new_name.endswith((".weight", ".bias")):
             new_name += ".weight"
@@ -155,9 +153,7 @@ class Rwkv6Qwen2Converter(Rwkv6Converter):
         ),
     }
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         for new_name, new in super().tensors(name, array, layer):
             yield new_name, new if "time_mix_w" not in new_name else self._reorder(new_name, new)
 
@@ -245,9 +241,7 @@ class Rwkv7Converter(Converter):
         """Return the targets of mixing, in the order of files."""
         return "rwkvag" if self.config.get("wkv_has_gate", True) else "rwkva"
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         # in the layout of flash-linear-attention, matrices are not transposed
         is_fla = "_lora.lora" in name
         self.is_fla = getattr(self, "is_fla", False) or is_fla
@@ -275,9 +269,7 @@ class Rwkv7Converter(Converter):
             yield new_name.replace("time_mix_a", "time_mix_v"), array
         yield new_name, array
 
-    def _mix(
-        self, layer: int | None, part: str, array: LazyArray
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def _mix(self, layer: int | None, part: str, array: LazyArray) -> NamedArrays:
         name = f"blk.{layer}.time_mix_lerp_fused.weight"
         if part == "x":  # all in one
             yield name, array.reshape(len(self.parts), 1, 1, -1)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.models.olmo import WINDOWS
 from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers
@@ -44,9 +42,7 @@ class Spark25Converter(Converter):
             part = self.rope.get(kind, {}).get("partial_rotary_factor", 1.0)
             self.out.u32(key, int(self.head_dim * part))
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         n_head = self.integer("num_attention_heads")
         if name.endswith(".self_attn.g_proj.weight") and array.shape[0] != n_head:
             raise ModelError(f"{name} must have {n_head} rows, one per head")

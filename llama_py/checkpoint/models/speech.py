@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import Array, LazyArray, concat
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, concat
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.qwen3 import Qwen3Converter
@@ -56,9 +56,7 @@ class Qwen3TtsConverter(Converter):
             return None
         return super().select(name.removeprefix("talker."))
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name != CODES and name not in FOLDED:
             yield from super().tensors(name, array, layer)
             return
@@ -141,9 +139,7 @@ class PocketTtsConverter(Converter):
         kept = ("flow_lm.transformer.layers.", "flow_lm.out_norm.", EMBEDDING)
         return super().select(name) if name.startswith(kept) else None
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith(".self_attn.in_proj.weight"):
             n = array.shape[0] // 3
             for part, new in zip("qkv", array.split([n, n, n]), strict=True):

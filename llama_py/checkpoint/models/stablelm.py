@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from functools import cached_property
 
-from llama_py.checkpoint.arrays import LazyArray, stack
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays, stack
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.merge import PartGatherer
 from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers
@@ -27,9 +26,7 @@ class StableLmConverter(Converter):
     def norms(self) -> PartGatherer:
         return PartGatherer()
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         match = HEAD_NORM.fullmatch(name)
         if match is None:
             yield from super().tensors(name, array, layer)

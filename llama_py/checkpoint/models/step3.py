@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.experts import NextnConverter
 from llama_py.checkpoint.models.qwen3 import Qwen3Converter
 from llama_py.checkpoint.models.qwen3next import plus_one
@@ -61,16 +60,14 @@ class Step35Converter(NextnConverter):
             .replace(".transformer.", ".")
         )
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith("norm.weight"):
             array = array.map(plus_one)
         if name.endswith(SQUEEZED):
             array = array.squeeze()
         yield from super().tensors(name, array, layer)
 
-    def extra(self) -> Iterator[tuple[str, LazyArray]]:
+    def extra(self) -> NamedArrays:
         if str(self.full_rope.get("rope_type")).lower() != "llama3":
             return
         parts = self.find("partial_rotary_factors") or []

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
-from llama_py.checkpoint.arrays import LazyArray
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.unigram import write_t5
 from llama_py.checkpoint.vocabulary import Vocabulary
@@ -60,9 +59,7 @@ class T5EncoderConverter(Converter):
     has_decoder = False
     has_embeddings = False  # of tokens
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name in SHARED:  # the same matrix by several names
             if self.has_embeddings:
                 return

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 
-from llama_py.checkpoint.arrays import Array, LazyArray
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.names import name_layers
 
@@ -37,9 +35,7 @@ class TalkieConverter(Converter):
         eps = float(np.finfo(np.float32).eps)  # of torch's rms_norm without another
         self.out.f32("attention.layer_norm_rms_epsilon", eps)
 
-    def tensors(
-        self, name: str, array: LazyArray, layer: int | None
-    ) -> Iterator[tuple[str, LazyArray]]:
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         module = name.removeprefix(f"model.blocks.{layer}.")
         if gain := GAINS.get(module):
             yield f"blk.{layer}.{gain}", array
