@@ -53,7 +53,9 @@ def collections(do: Callable[[], None]) -> tuple[int, ...]:
     return tuple(of["collections"] - n for of, n in zip(gc.get_stats(), before, strict=True))
 
 
-def test_no_full_collection_delays_a_response(collector: memory.GarbageCollector) -> None:
+def test_no_full_collection_delays_a_response(
+    collector: memory.GarbageCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Only `tick` makes one, as soon as enough objects are there."""
     kept: list[list[list[None]]] = []
 
@@ -62,6 +64,7 @@ def test_no_full_collection_delays_a_response(collector: memory.GarbageCollector
 
     _, young, full = collections(allocate)
     assert young >= memory._ENOUGH and full == 0
+    monkeypatch.setattr(memory, "_LONG", -1.0)
     before = gc.get_freeze_count()
     collector.tick()
     assert gc.get_freeze_count() > before + 100_000  # the next collection does not scan these
@@ -70,18 +73,38 @@ def test_no_full_collection_delays_a_response(collector: memory.GarbageCollector
     assert gc.get_stats()[2]["collections"] == n
 
 
+class Node:
+    """Garbage that only a collection frees."""
+
+    itself: Node
+
+
+def garbage_after(tick: Callable[[], None]) -> weakref.ref[Node]:
+    """Return a reference to an object that was used during a collection, and no longer is."""
+    node = Node()
+    node.itself = node
+    tick()
+    return weakref.ref(node)
+
+
+def test_a_short_collection_freezes_nothing(
+    collector: memory.GarbageCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_ENOUGH", 0)
+    monkeypatch.setattr(memory, "_LONG", 1e9)
+    before = gc.get_freeze_count()
+    gone = garbage_after(collector.tick)
+    assert gc.get_freeze_count() == before and gone() is not None
+    collector.tick()
+    assert gone() is None
+
+
 def test_frozen_garbage_is_collected_when_the_server_is_idle(
     collector: memory.GarbageCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Node:
-        itself: Node
-
-    node = Node()
-    node.itself = node
-    gone = weakref.ref(node)
     monkeypatch.setattr(memory, "_ENOUGH", 0)
-    collector.tick()
-    del node
+    monkeypatch.setattr(memory, "_LONG", -1.0)
+    gone = garbage_after(collector.tick)
     collector.tick()
     assert gone() is not None
     monkeypatch.setattr(memory, "_SELDOM", -1.0)
@@ -93,6 +116,24 @@ def test_frozen_garbage_is_collected_when_the_server_is_idle(
     monkeypatch.setattr(memory, "_IDLE", -1.0)
     collector.tick()
     assert gone() is None
+
+
+def test_a_server_that_never_pauses_collects_frozen_garbage(
+    collector: memory.GarbageCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_ENOUGH", 0)
+    monkeypatch.setattr(memory, "_LONG", -1.0)
+    answer = Node()
+    memory.ANSWERS.add(answer)
+    try:
+        gone = garbage_after(collector.tick)
+        collector.tick()
+        assert gone() is not None
+        monkeypatch.setattr(memory, "_BUSY", -1.0)
+        collector.tick()
+        assert gone() is None
+    finally:
+        memory.ANSWERS.discard(answer)
 
 
 def test_python_collects_again_after_the_server() -> None:

@@ -19,8 +19,10 @@ _OPTIONS = {_M_TRIM_THRESHOLD: 64 << 20, _M_MMAP_THRESHOLD: 4 << 20, _M_ARENA_MA
 
 _NEVER = 1 << 30  # collections of young objects before Python starts a full one
 _ENOUGH = 10  # the same number as Python's default, for `tick`
-_EVERY = 10.0  # minimum seconds between full collections
+_EVERY = 10.0  # minimum seconds between collections
+_LONG = 0.03  # CPU seconds of a collection after which the objects that remain are frozen
 _IDLE, _SELDOM = 30.0, 600.0  # seconds without responses, and since the last scan of all objects
+_BUSY = 1200.0  # seconds since that scan after which the next one no longer waits for a pause
 
 
 def return_freed_memory() -> None:
@@ -57,12 +59,13 @@ def _trim() -> None:
 
 
 class GarbageCollector:
-    """Full garbage collections at times that delay no response.
+    """Garbage collections at times that delay no response.
 
     While one runs, no other thread does. Python's own would begin at any time and scan the objects
-    of all graphs: 0.4 s for 48 graphs. Here a collection scans only objects created since the
-    previous one, because it freezes all others. It rarely scans everything, while the server is
-    idle.
+    of all graphs. Here a collection scans only objects that are not frozen. It freezes them only
+    if the scan took long: a graph is freed without a collection, but requests that are being
+    processed at that moment may become garbage that only a scan of all objects frees. That scan
+    waits for a pause without responses, or for `_BUSY` seconds.
     """
 
     def __init__(self) -> None:
@@ -78,11 +81,14 @@ class GarbageCollector:
             self._busy = now
         if _n_collections() - self._n < _ENOUGH or now - self._last < _EVERY:
             return
-        if now - self._busy > _IDLE and now - self._whole > _SELDOM:
+        since = now - self._whole
+        if since > _BUSY or (since > _SELDOM and now - self._busy > _IDLE):
             gc.unfreeze()
             self._whole = now
+        start = time.thread_time()
         gc.collect()
-        gc.freeze()
+        if time.thread_time() - start > _LONG:
+            gc.freeze()
         self._last, self._n = now, _n_collections()
 
     def close(self) -> None:
