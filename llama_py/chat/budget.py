@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from llama_py.chat.thinking import Tags, begins_inside
@@ -15,11 +15,18 @@ if TYPE_CHECKING:
 class ThoughtBudget:
     """A logits processor that ends reasoning: after n tokens, it forces the end tag.
 
-    reasoning-budget.cpp: message, if any, precedes that tag.
+    reasoning-budget.cpp: message, if any, precedes that tag. The limit does not apply to a tool
+    call, which begins when `starts_call` returns True for a piece.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, tags: Tags, n: int, prompt: str = "", message: str = ""
+        self,
+        tokenizer: Tokenizer,
+        tags: Tags,
+        n: int,
+        prompt: str = "",
+        message: str = "",
+        starts_call: Callable[[bytes], bool] | None = None,
     ) -> None:
         def ids(text: str) -> list[int]:
             return tokenizer.tokenize(text, add_special=False)
@@ -28,6 +35,7 @@ class ThoughtBudget:
         self.forced = ids(message + tags.ends[0])
         self.left: int | None = n if begins_inside(tags, prompt) else None  # None: no reasoning
         self.n, self.seen = n, -1  # processed tokens
+        self._pieces, self._starts_call = tokenizer.pieces, starts_call
 
     def __call__(self, ids: Sequence[int], logits: Logits) -> Logits:
         if self.seen < 0:  # the prompt: begins_inside has checked its end
@@ -44,7 +52,9 @@ class ThoughtBudget:
 
     def _look(self, ids: Sequence[int]) -> None:
         """Update the budget by the last token of ids."""
-        if self.left is not None and any(_ends(ids, end) for end in self.ends):
+        is_call = self._starts_call is not None and self._starts_call(self._pieces[ids[-1]])
+        has_ended = self.left is not None and any(_ends(ids, end) for end in self.ends)
+        if is_call or has_ended:
             self.left, self.forced = None, []
         elif self.left is not None:
             self.left -= 1

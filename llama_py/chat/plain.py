@@ -6,6 +6,7 @@ take time to import.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -71,7 +72,6 @@ class PlainFormat:
     thinks: bool = True
     separates: bool = True
     stops: tuple[str, ...] = ()
-    ends_itself: bool = False
     arguments: tuple[Arguments, ...] = ()
     response: Arguments | None = None
     warnings: tuple[str, ...] = ()
@@ -84,6 +84,10 @@ class PlainFormat:
     def list_shown_tokens(self, tokenizer: Tokenizer) -> tuple[int, ...]:
         """Return the control tokens of the tags."""
         return () if self.tags is None else control_tokens(self.tags, tokenizer)
+
+    def call_scan(self) -> Callable[[bytes], bool] | None:
+        """Return None: an answer has no calls."""
+        return None
 
     def constraint(self, tokenizer: Tokenizer, most: int | None = None) -> Constraint | None:
         """Return None: an answer may be any text."""

@@ -46,7 +46,7 @@ from llama_py.params.choosers import Thinking
 from llama_py.sampler.after_thoughts import AfterThoughts
 from llama_py.sampler.constraint import Constraint
 from llama_py.sampler.grammar import ByGrammar
-from llama_py.sampler.triggers import TriggeredConstraint, Triggers
+from llama_py.sampler.triggers import Scan, TriggeredConstraint, Triggers
 from llama_py.support.warn_once import warn_once
 
 if TYPE_CHECKING:
@@ -108,14 +108,22 @@ class ChatFormat:
         return self.form.lazy
 
     @property
-    def ends_itself(self) -> bool:
-        """True if a grammar defines the end of the whole response; no other rule must end it."""
-        return self._is_json or (self.form.grammar and not self.form.lazy)
-
-    @property
     def _is_json(self) -> bool:
         """Return True if the answer is JSON and no call."""
         return self.asked.is_json and not self.asked.tools
+
+    @property
+    def triggers(self) -> Triggers | None:
+        """Texts that begin a call, after which a constraint applies; None if it always applies."""
+        form, (start, ends) = self.form, self.form.thinking
+        if not form.lazy or self._is_json:
+            return None
+        return Triggers(form.words, form.patterns, start, ends, form.prompt)
+
+    def call_scan(self) -> Callable[[bytes], bool] | None:
+        """Return a function that receives a response in pieces and returns True from the start of a
+        call; None if the constraint always applies."""
+        return None if self.triggers is None else Scan(self.triggers).add_text
 
     @property
     def preserved_tokens(self) -> tuple[str, ...]:
@@ -219,11 +227,9 @@ class ChatFormat:
         inner = ByGrammar(self.grammar, tokenizer, shown)
         if self._is_json and self.asked.said is not None:
             inner.begin_response(tokenizer.tokenize(self.asked.said[1] or "", False, False))
-        if self.form.lazy and not self._is_json:
-            form, (start, ends) = self.form, self.form.thinking
-            triggers = Triggers(form.words, form.patterns, start, ends, form.prompt)
+        if self.triggers is not None:
             return TriggeredConstraint(
-                inner, tokenizer, triggers, vocabulary(tokenizer, shown).tokenize_bytes
+                inner, tokenizer, self.triggers, vocabulary(tokenizer, shown).tokenize_bytes
             )
         if self.thinking is None:
             return inner

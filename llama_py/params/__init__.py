@@ -381,6 +381,9 @@ class GenerateParams(SpeculativeParams):
         parse=texts.text_tuple,
         many=True,
     )
+    turn_ends: Sequence[str] = option(
+        (), "", "texts that end a response while no constraint, such as a grammar, applies"
+    )
     special: bool = option(False, "-sp --special", "print special tokens")
     preserved_tokens: Sequence[int] = option((), "", "special tokens that are always printed")
     context_shift: bool = option(

@@ -37,6 +37,7 @@ class StreamOptions(TypedDict, total=False):
     lookup_cache_dynamic: str
     max_tokens: int
     stop: str | Sequence[str]
+    turn_ends: Sequence[str]
     special: bool
     preserved_tokens: Sequence[int]
     context_shift: bool

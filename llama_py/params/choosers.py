@@ -52,3 +52,11 @@ class Answers(Protocol):
     def begin(self, thinking: Thinking | None = None) -> None: ...
 
     def n_allowed(self, ids: Sequence[int]) -> int: ...
+
+
+@runtime_checkable
+class ConstrainedSampler(Protocol):
+    """Interface of a sampler with a constraint, which may determine the end of a response."""
+
+    @property
+    def is_constrained(self) -> bool: ...

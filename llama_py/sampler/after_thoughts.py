@@ -31,6 +31,8 @@ class AfterThoughts:
     format marks the content, and the vocabulary has the mark, the content follows that mark.
     """
 
+    holds = True
+
     def __init__(self, inner: Constraint, tokenizer: Tokenizer, thinking: Thinking) -> None:
         self.inner, self.pieces, self.eog = inner, tokenizer.pieces, tokenizer.eog
         end, *others = (end.strip() for end in thinking.ends)

@@ -116,6 +116,11 @@ class Sampler:
         return len(ids) if self.constraint is None else self.constraint.n_allowed(ids)
 
     @property
+    def is_constrained(self) -> bool:
+        """True if a constraint applies to the next token and determines the response's end."""
+        return self.constraint is not None and self.constraint.holds
+
+    @property
     def is_random(self) -> bool:
         """True if another seed may choose other tokens."""
         return not isinstance(self._draw, GreedyDraw)

@@ -47,6 +47,11 @@ class Constraint(Protocol):
         """True if the response may end here."""
         ...
 
+    @property
+    def holds(self) -> bool:
+        """True if it determines the end of the response; False before the trigger of a call."""
+        ...
+
     def reset(self) -> None:
         """Reset to the start of a response."""
         ...

@@ -16,6 +16,8 @@ from llama_py.tokenizer import Tokenizer
 class ByGrammar:
     """Constraint by a grammar, which a response must match before it ends."""
 
+    holds = True
+
     def __init__(
         self, grammar: Grammar, tokenizer: Tokenizer, shown: frozenset[int] = frozenset()
     ) -> None:

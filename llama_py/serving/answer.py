@@ -18,7 +18,6 @@ from llama_py.sampler import Sampler
 from llama_py.sampler.constraint import ConstraintEnded
 from llama_py.serving.request import Event, Reason, Request, Timings
 from llama_py.text.generate import Choice, push_token
-from llama_py.text.text_stream import TextStream
 
 
 class Answer:
@@ -38,7 +37,7 @@ class Answer:
         )
         self.ids = [int(id) for id in request.prompt]
         self._choice = Choice(replace(p.part(GenerateParams), sampler=self._sampler), self.ids)
-        self._text = TextStream(model.tokenizer, p.stop, p.special, p.preserved_tokens)
+        self._text = self._choice.text_stream(model.tokenizer)
         self._lines = Lines(request.n_indent)
         self._before: Sampler | None = None  # copy before the last token, for post_sampling_probs
         self._n_max = self._room = sys.maxsize

@@ -150,11 +150,11 @@ class ChatPrompt:
     def params(self, p: AnswerParams) -> AnswerParams:
         """Return the options of one response, completed by the template and the format."""
         f, tags = self.format, self._tags
-        end = (self._end,) if self._end and not f.ends_itself else ()
+        end = (self._end,) if self._end else ()
         shown = () if tags is None else control_tokens(tags, self._tokenizer)
         return replace(
             p,
-            stop=_unique(p.stop, f.stops, end),
+            turn_ends=_unique(p.turn_ends, f.stops, end),
             preserved_tokens=_unique(
                 p.preserved_tokens, f.list_shown_tokens(self._tokenizer), shown
             ),
@@ -166,7 +166,8 @@ class ChatPrompt:
         o = self.options
         if o.budget < 0 or self._tags is None:
             return ()
-        return (ThoughtBudget(self._tokenizer, self._tags, o.budget, self.text, o.budget_message),)
+        scan, message = self.format.call_scan(), o.budget_message
+        return (ThoughtBudget(self._tokenizer, self._tags, o.budget, self.text, message, scan),)
 
     def constraint(self, max_tokens: int) -> Constraint | None:
         """Return the constraint of a response of at most `max_tokens` tokens (-1: no limit).

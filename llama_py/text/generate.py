@@ -22,7 +22,7 @@ from llama_py.decoding.scores import token_logprobs
 from llama_py.decoding.sequences import Sequences
 from llama_py.decoding.speculator import drafting_options
 from llama_py.params import GenerateParams, SamplingParams
-from llama_py.params.choosers import Answers, Chooser
+from llama_py.params.choosers import Answers, Chooser, ConstrainedSampler
 from llama_py.params.other_names import resolve_aliases
 from llama_py.sampler.constraint import ConstraintEnded
 from llama_py.support.signature import describe_options
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from llama_py.chat.arguments import Arguments
     from llama_py.chat.stream import AnswerDelta
     from llama_py.params.answer_options import StreamOptions
+    from llama_py.tokenizer import Tokenizer
 
 log = logging.getLogger("llama_py")
 
@@ -169,9 +170,9 @@ def _stream(ctx: Context, prompt: Prompt, p: GenerateParams) -> Pieces:
             "text; use model.embed, or ctx.decode for a forward pass"
         )
     tokenizer = ctx.model.tokenizer
-    text = TextStream(tokenizer, p.stop, p.special, p.preserved_tokens)
     ids = _prompt_ids(ctx, prompt, p.seq_id)
     choose = Choice(p, [*p.before, *ids])
+    text = choose.text_stream(tokenizer)
     drafts = p.drafts
     if drafts and is_mixed(p.before, ids):
         raise ContextError(
@@ -250,6 +251,7 @@ class Choice:
     """Sampler and logit processors, which receive every token."""
 
     def __init__(self, p: GenerateParams, prompt: Sequence[int]) -> None:
+        self.params = p
         self.sampler: Chooser = p.sampler or Greedy()
         self.processors = p.logits_processors
         self.ids = [id for id in prompt if id >= 0]  # negative ids are image positions
@@ -263,6 +265,18 @@ class Choice:
     def count_allowed(self) -> Callable[[Sequence[int]], int] | None:
         """Function that returns how many tokens of a draft the sampler allows."""
         return None if self.answers is None else self.answers.n_allowed
+
+    def text_stream(self, tokenizer: Tokenizer) -> TextStream:
+        """Return the text of the response's tokens."""
+        p = self.params
+        return TextStream(
+            tokenizer,
+            p.stop,
+            p.special,
+            p.preserved_tokens,
+            p.turn_ends,
+            lambda: isinstance(self.sampler, ConstrainedSampler) and self.sampler.is_constrained,
+        )
 
     def __call__(self, logits: F32) -> int:
         for process in self.processors:

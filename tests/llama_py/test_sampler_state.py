@@ -138,6 +138,8 @@ def test_nothing_impossible_is_drawn() -> None:
 class Even:
     """Only even tokens, each larger than the one before."""
 
+    holds = True
+
     def __init__(self, last: int = -1) -> None:
         self.last, self.asked = last, 0
 

@@ -27,6 +27,20 @@ def stream(*pieces: bytes, stop: tuple[str, ...] = ()) -> tuple[list[str], str |
     return [*shown, text.flush()], text.stopped
 
 
+def test_ends_of_turns_count_without_a_constraint_only() -> None:
+    held = [False]
+    pieces = Pieces(b"a; ", b"b; c")
+    for constrained, shown, stopped in [(False, "a", "; "), (True, "a; b; c", None)]:
+        held[0] = constrained
+        text = TextStream(pieces, turn_ends=("; ",), is_constrained=lambda: held[0])
+        assert (text.push(0) + text.push(1) + text.flush(), text.stopped) == (shown, stopped)
+    held[0] = False
+    text = TextStream(Pieces(b"a;", b" b"), turn_ends=("; ",), is_constrained=lambda: held[0])
+    assert text.push(0) == "a"
+    held[0] = True  # a call has begun
+    assert text.push(1) == "; b" and text.stopped is None
+
+
 def test_text_comes_at_once() -> None:
     assert stream(b"Hello", b" world") == (["Hello", " world", ""], None)
 
