@@ -23,6 +23,7 @@ from ggml_py.backend import (
     HostBuffer,
     KernelTime,
     MaskLogits,
+    QuantizeRows,
     Work,
     aligned_bytes,
 )
@@ -30,6 +31,7 @@ from ggml_py.backend.host_memory import SharedPages
 from ggml_py.fusion import FusedNodes, Fusions
 from ggml_py.machine import host
 from ggml_py.tensor import Tensor
+from ggml_py.types import GGMLType
 
 
 class CPUDevice:
@@ -119,6 +121,11 @@ class CPUDevice:
         from ggml_cpu.logits import LogitsMask
 
         return LogitsMask()
+
+    def row_quantizer(self, type: GGMLType, weighted: bool) -> QuantizeRows:
+        from ggml_cpu.quantize.run import quantizer
+
+        return quantizer(type, weighted)
 
     @property
     def fusions(self) -> Fusions[Step]:

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 import ggml_ref.ops
-from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, aligned_bytes
+from ggml_py.backend import Buffer, Bytes, CompileOptions, HostBuffer, ReadBlocks, aligned_bytes
 from ggml_py.backend.kernels import import_families
 from ggml_py.machine import host
 from ggml_py.machine.shield import raise_noted
 from ggml_py.tensor import Tensor
+from ggml_py.types import GGMLType
+from ggml_ref.quants import dequantizer
 from ggml_ref.table import Step, table
 
 import_families(ggml_ref.ops)
@@ -65,6 +67,9 @@ class RefDevice:
 
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
         """Return without changing the weight."""
+
+    def block_reader(self, type: GGMLType) -> ReadBlocks | None:
+        return dequantizer(type)
 
     def compile(self, nodes: list[Tensor], options: CompileOptions) -> RefProgram:
         return RefProgram([(table.get(node), node) for node in nodes])

@@ -283,8 +283,11 @@ def block_names() -> dict[Any, Any]:
     return dict(import_module("gguf.tensor_mapping").TensorNameMap.block_mappings_cfg)
 
 
-def convert(folder: Path, path: Path) -> None:
-    """Convert a model without a vocabulary, in F32 (convert_hf_to_gguf.py)."""
+def convert(folder: Path, path: Path, **options: Any) -> None:
+    """Convert a model without a vocabulary, in F32 (convert_hf_to_gguf.py).
+
+    options  of ModelBase, such as split_max_tensors
+    """
     base, script = import_module("conversion.base"), import_module("convert_hf_to_gguf")
     registered = import_module("conversion")
     import_module("gguf.tensor_mapping").TensorNameMap.block_mappings_cfg = dict(block_names())
@@ -311,7 +314,8 @@ def convert(folder: Path, path: Path) -> None:
     without.no_mtp = True
     f32 = script.gguf.LlamaFileType.ALL_F32
     target = folder / "target"
-    without(folder, f32, path, target_model_dir=target if target.is_dir() else None).write()
+    options["target_model_dir"] = target if target.is_dir() else None
+    without(folder, f32, path, **options).write()
 
 
 if __name__ == "__main__":

@@ -6,11 +6,12 @@
     python -m dev.record.record_checkpoints LLAMA_CPP OUT [NAME ...]
     python -m dev.record.record_checkpoints LLAMA_CPP adapters NAME ...
     python -m dev.record.record_checkpoints LLAMA_CPP whole
+    python -m dev.record.record_checkpoints LLAMA_CPP splits NAME
 
 The first command makes the models of transformers in OUT. The second takes their configurations and
 tensor names, converts models with other weights (tiny_checkpoints.py), and replaces the entries of
 these names. The third records adapters of these models, the fourth whole files
-(whole_checkpoints.py). LLAMA_CPP is a folder with llama.cpp's source.
+(whole_checkpoints.py), the fifth a model in shards. LLAMA_CPP is a folder with llama.cpp's source.
 """
 
 from __future__ import annotations
@@ -40,6 +41,14 @@ from dev.record.tiny_checkpoints import (
 )
 from dev.record.whole_checkpoints import PRE, WHOLE, write_whole
 
+LIMITS: list[dict[str, Any]] = [
+    {"split_max_tensors": 5},
+    {"split_max_size": 40_000},
+    {"split_max_tensors": 3, "split_max_size": 100_000},
+    {"split_max_tensors": 4, "small_first_shard": True},
+    {"split_max_tensors": 1000},
+]
+
 
 def main(llama_cpp: str, out: str, *names: str) -> int:
     logging.disable(logging.WARNING)
@@ -52,6 +61,9 @@ def main(llama_cpp: str, out: str, *names: str) -> int:
         )
     if out == "whole":
         return _write(entries | {f"whole-{name}": _record_whole(name) for name in WHOLE})
+    if out == "splits":
+        found = {"of": names[0], "splits": _record_splits(entries[names[0]])}
+        return _write(entries | {"splits": found})
     for name in names or sorted(p.parent.name for p in Path(out).glob("*/config.json")):
         folder = Path(out) / name
         entry = _read(folder)
@@ -93,6 +105,22 @@ def _record_whole(name: str) -> dict[str, Any]:
         digest = hashlib.sha256(file.read_bytes()).hexdigest()
     print("whole", name, digest[:12], flush=True)
     return {"whole": name, "sha256": digest}
+
+
+def _record_splits(base: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return limits, names of shards and their digests."""
+    found = []
+    for limits in LIMITS:
+        with tempfile.TemporaryDirectory() as temporary:
+            where = Path(temporary)
+            write_folder(where / "model", base["config"], base["tensors"])
+            convert(where / "model", where / "a.b.gguf", **limits)
+            files = {
+                f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in where.glob("*.gguf")
+            }
+        print("splits", limits, len(files), flush=True)
+        found.append({"limits": limits, "files": dict(sorted(files.items()))})
+    return found
 
 
 def _write(entries: dict[str, Any]) -> int:

@@ -14,7 +14,8 @@ from ggml_py._moved import former_names
 from ggml_py.backend.device import Device, Work
 from ggml_py.fusion import Fusions
 from ggml_py.fusion.uses import Uses
-from ggml_py.tensor import Tensor
+from ggml_py.tensor import Bytes, Tensor
+from ggml_py.types import GGMLType
 
 
 @runtime_checkable
@@ -62,6 +63,33 @@ class MasksLogits(Protocol):
     def logits_mask(self) -> MaskLogits:
         """Return a function of logits [n] and bits, one per token, lowest first: it copies logits
         with -inf for tokens without a bit."""
+
+
+QuantizeRows = Callable[[npt.NDArray[np.float32], npt.NDArray[np.float32] | None], Bytes]
+
+
+@runtime_checkable
+class QuantizesRows(Protocol):
+    """A device that quantizes weights in the memory of the host."""
+
+    def row_quantizer(self, type: GGMLType, weighted: bool) -> QuantizeRows:
+        """Return a thread-safe function from values (n_rows, n_per_row), and importance
+        (n_per_row) if `weighted`, to blocks (n_rows, bytes).
+
+        Raises BackendError for a type that cannot be quantized so.
+        """
+
+
+ReadBlocks = Callable[[Bytes], npt.NDArray[np.float32]]
+
+
+@runtime_checkable
+class ReadsBlocks(Protocol):
+    """A device that knows the values of blocks in the memory of the host."""
+
+    def block_reader(self, type: GGMLType) -> ReadBlocks | None:
+        """Return a function from blocks (n, type_size) to values (n, block_size); None for a type
+        without values."""
 
 
 @dataclass(frozen=True, slots=True)

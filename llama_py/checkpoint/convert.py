@@ -12,6 +12,7 @@ from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models import converter
 from llama_py.checkpoint.output import NewTensor, pieces
+from llama_py.checkpoint.shards import SplitLimits, list_shards
 from llama_py.support.whole_file import replace_file
 
 
@@ -54,20 +55,23 @@ def convert(
     path: str | os.PathLike[str],
     output: str | os.PathLike[str],
     options: ConvertOptions | None = None,
+    limits: SplitLimits | None = None,
 ) -> None:
-    """Convert a checkpoint; the output appears when it is complete. See `plan` for errors.
+    """Convert a checkpoint; each file appears when it is complete. See `plan` for errors.
+
+    limits  of shards, `OUTPUT-00001-of-00003.gguf`, ...; None: one file
 
     Adapters of the checkpoint are further files, `lora-TASK-NAME` in the same folder.
     """
     chosen, tensors = plan(path, options)
-    for file, stored, parts in list_files(Path(output), chosen, tensors):
+    for file, stored, parts in list_files(Path(output), chosen, tensors, limits):
         replace_file(file, pieces(stored, parts))
 
 
 def list_files(
-    output: Path, chosen: Converter, tensors: list[NewTensor]
+    output: Path, chosen: Converter, tensors: list[NewTensor], limits: SplitLimits | None = None
 ) -> Iterator[tuple[Path, dict[str, bytes], list[NewTensor]]]:
     """Yield the files of a conversion, the model and its adapters: path, keys, tensors."""
-    yield output, chosen.out.stored, tensors
+    yield from list_shards(output, chosen.out.stored, tensors, limits or SplitLimits())
     for task, out, parts in chosen.adapters():
         yield output.with_name(f"lora-{task}-{output.name}"), out.stored, parts

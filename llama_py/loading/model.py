@@ -69,6 +69,8 @@ class LoadOptions(TypedDict, total=False):
     like: str
     use_mmap: bool
     use_mlock: bool
+    quantize: str
+    keep_quantized: bool
     progress: Progress | bool | None
 
 
@@ -124,6 +126,8 @@ class LoadedModel(Resource):
         path = DEMO if path is None else path
         self.vision: ImageEncoder | None = None
         self.file = open_model(path, p.use_mmap) if isinstance(path, str | Path) else path
+        if p.quantize:
+            self.file = self._quantize(p, isinstance(path, str | Path))
         if p.kv_overrides:
             self.file.override(p.kv_overrides)
         if not isinstance(device, Placement):
@@ -132,6 +136,15 @@ class LoadedModel(Resource):
         self._begin()
         self._load(p)
         warn_of_idle_rules(p.tensor_overrides, self._weights.all_tensors)
+
+    def _quantize(self, p: ModelParams, can_keep: bool) -> GGUFFile:
+        """Return the file in the wanted type; can_keep: its data can be read."""
+        from llama_py.quantize.load import keep_quantized, quantize_model
+
+        if not (p.keep_quantized and can_keep):
+            return quantize_model(self.file, p.quantize)
+        with show_progress(p.progress):
+            return keep_quantized(self.file, p.quantize, progress_callback(p.progress))
 
     def _begin(self) -> None:
         types = {info.type.name for info in self.file.tensors.values()}

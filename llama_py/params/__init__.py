@@ -134,6 +134,19 @@ class ModelParams(Params):
     use_mlock: bool = option(
         False, "--mlock", "lock the weights in RAM, so that the system cannot swap them out"
     )
+    quantize: str = option(
+        "",
+        "--quantize",
+        "type to quantize weights to when they are loaded, such as Q4_K_M, for a checkpoint's"
+        " folder or an unquantized file",
+        parse=texts.file_type_name,
+        metavar="TYPE",
+    )
+    keep_quantized: bool = option(
+        False,
+        "--keep-quantized",
+        "store the model of --quantize in the cache directory, and load it from there later",
+    )
     progress: Progress | bool | None = option(
         None,
         "",

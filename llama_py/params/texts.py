@@ -98,6 +98,13 @@ def kv_overrides(text: str) -> dict[str, bool | int | float | str]:
     return found
 
 
+def file_type_name(text: str) -> str:
+    """Parse `q4_k_m` to the name of a file type, Q4_K_M."""
+    from llama_py.gguf.file_types import file_type
+
+    return file_type(text).name
+
+
 def shares(text: str) -> tuple[float, ...]:
     """Parse `3,1` to numbers."""
     parts = words(text.replace("/", ","))

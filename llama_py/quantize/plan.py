@@ -68,13 +68,17 @@ class TensorJob:
         return self.source.ne[1] * self.source.ne[2] * self.source.ne[3]
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the new tensor."""
+        if self.copies:
+            return self.source.nbytes
+        return self.type.row_size(self.source.ne[0]) * self.n_rows
+
+    @property
     def target_info(self) -> TensorInfo:
         """Return the tensor as it will be, without its bytes."""
-        nbytes = self.source.nbytes
-        if not self.copies:
-            nbytes = self.type.row_size(self.source.ne[0]) * self.n_rows
         source = self.source
-        return TensorInfo(self.name, self.type, source.ne, source.offset, nbytes, NO_BYTES)
+        return TensorInfo(self.name, self.type, source.ne, source.offset, self.nbytes, NO_BYTES)
 
 
 def jobs(file: GGUFFile, wishes: Wishes, imatrix: Imatrix | None) -> list[TensorJob]:

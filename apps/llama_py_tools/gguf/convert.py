@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ggml_py.errors import ModelError
 from llama_py.params.option import Params, option
+from llama_py.params.rules import integers
+from llama_py.params.texts import file_type_name
 from llama_py_tools.command.options import read
+from llama_py_tools.gguf.sizes import parse_size
 from llama_py_tools.models import session
+
+if TYPE_CHECKING:
+    from llama_py.checkpoint.converter import Converter
+    from llama_py.checkpoint.output import NewTensor
+    from llama_py.checkpoint.shards import SplitLimits
 
 EPILOG = "The folder needs config.json, the tokenizer's files and *.safetensors."
 
@@ -68,6 +76,36 @@ class ConvertParams(Params):
     no_nextn: bool = option(
         False, "--no-nextn --no-mtp", "convert without layers that draft tokens", env=""
     )
+    quantize: str = option(
+        "",
+        "--quantize",
+        "type to quantize the model to, such as Q4_K_M",
+        parse=file_type_name,
+        metavar="TYPE",
+        env="",
+    )
+    imatrix: str = option(
+        "", "--imatrix", "importance matrix of --quantize", metavar="FILE", env=""
+    )
+    max_tensors: int = option(
+        0,
+        "--split-max-tensors",
+        "maximum tensors per shard (0: no limit)",
+        check=integers(0),
+        env="",
+    )
+    max_size: int = option(
+        0,
+        "--split-max-size",
+        "maximum bytes of tensors per shard (0: no limit)",
+        parse=parse_size,
+        metavar="N[K|M|G]",
+        check=integers(0),
+        env="",
+    )
+    first_empty: bool = option(
+        False, "--no-tensor-first-split", "write only metadata to the first shard", env=""
+    )
     dry_run: bool = option(False, "--dry-run", "print the tensors without writing them", env="")
     listed: bool = option(
         False, "--list", "print the classes of models that can be converted", env=""
@@ -81,6 +119,7 @@ def run(args: argparse.Namespace) -> None:
     from llama_py.checkpoint.convert import list_files, plan
     from llama_py.checkpoint.converter import ConvertOptions
     from llama_py.checkpoint.models import converters
+    from llama_py.checkpoint.shards import SplitLimits
     from llama_py_tools.gguf.write import check_free
 
     o = read(args, ConvertParams)
@@ -105,13 +144,52 @@ def run(args: argparse.Namespace) -> None:
         chosen, tensors = plan_adapter(o.folder, o.base, options)
     else:
         chosen, tensors = plan(o.folder, options)
+    limits = SplitLimits(o.max_tensors, o.max_size, o.first_empty)
+    out = Path(o.output or Path(o.folder) / _file_name(chosen, o.quantize))
+    if o.quantize:
+        _quantize(o, chosen, tensors, out, limits)
+        return
+    files = list(list_files(out, chosen, tensors, limits))
     if o.dry_run:
         for t in tensors:
             session.write(f"{t.name:40} {t.type!s:5} [{', '.join(map(str, t.dims))}]\n")
+        for path, _, parts in files if len(files) > 1 else ():
+            session.write(f"{path}: {len(parts)} tensors\n")
         return
-    out = Path(o.output or Path(o.folder) / chosen.file_name)
-    for path, stored, parts in list_files(out, chosen, tensors):
-        write(check_free(path, o.force), stored, parts)
+    for path, *_ in files:
+        check_free(path, o.force)
+    for path, stored, parts in files:
+        write(path, stored, parts)
+
+
+def _file_name(chosen: Converter, quantize: str) -> str:
+    """Return the name of the file, which ends with its type."""
+    if not quantize:
+        return chosen.file_name
+    return f"{chosen.file_name.rpartition('-')[0]}-{quantize}.gguf"
+
+
+def _quantize(
+    o: ConvertParams,
+    chosen: Converter,
+    tensors: Sequence[NewTensor],
+    out: Path,
+    limits: SplitLimits,
+) -> None:
+    """Write the model as `quantize` would write the converted file."""
+    from ggml_py.machine.host import logical_cpus
+    from llama_py.checkpoint.adapter import is_adapter
+    from llama_py.checkpoint.open import open_planned
+    from llama_py.gguf.file_types import file_type
+    from llama_py.quantize.plan import Wishes
+    from llama_py_tools.gguf.quantize import find_imatrix, quantize_file
+
+    if is_adapter(o.folder) or next(chosen.adapters(), None) is not None:
+        raise ModelError(f"{o.folder}: adapters cannot be quantized; convert without --quantize")
+    wishes, imatrix = Wishes(type=file_type(o.quantize)), find_imatrix(o.imatrix, (), ())
+    file = open_planned(o.folder, chosen, tensors)
+    threads = len(logical_cpus())
+    quantize_file(file, out, wishes, imatrix, o.dry_run, o.force, threads, limits)
 
 
 def write(path: Path, stored: dict[str, bytes], tensors: list[Any]) -> None:

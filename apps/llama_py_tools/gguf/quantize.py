@@ -8,15 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ggml_py.errors import GGUFError
-from llama_py.gguf.file import TensorInfo
+from llama_py.checkpoint.shards import SplitLimits, list_shards
+from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.metadata import printable
 from llama_py.gguf.write import encode, head, read_alignment
 from llama_py.loading.open import open_model
 from llama_py.quantize.imatrix.file import Imatrix, read_imatrix
 from llama_py.quantize.plan import TensorJob, Wishes, check_imatrix, jobs, metadata, out_path
+from llama_py.quantize.rows import RowWorkers
 from llama_py.support.whole_file import replace_file
 from llama_py_tools.command.progress import Progress
-from llama_py_tools.gguf.rows import RowWorkers
 from llama_py_tools.gguf.show import shape
 from llama_py_tools.gguf.sizes import show_size
 from llama_py_tools.gguf.write import check_free
@@ -35,28 +36,46 @@ def quantize(
     n_threads: int,
 ) -> None:
     """Write the file, or only print the planned changes."""
-    imatrix = _imatrix(imatrix_path, include, exclude)
+    imatrix = find_imatrix(imatrix_path, include, exclude)
     with open_model(path) as file:
         if wishes.overrides:
             file.override(wishes.overrides)
-        work = jobs(file, wishes, imatrix)
-        if dry_run:
-            for line in lines(work, imatrix):
-                session.write(line + "\n")
-            return
-        check_imatrix(work, imatrix)
-        stored = metadata(file, wishes, work, imatrix)
-        files = _files(Path(output), work, wishes.keep_split)
-        for out in files:
-            _check_other(file.paths, out)
-            check_free(out, force)
-        with RowWorkers(n_threads, imatrix) as rows:
-            _write(files, stored, work, rows, len(file.paths))
+        quantize_file(file, Path(output), wishes, imatrix, dry_run, force, n_threads)
+
+
+def quantize_file(
+    file: GGUFFile,
+    output: Path,
+    wishes: Wishes,
+    imatrix: Imatrix | None,
+    dry_run: bool,
+    force: bool,
+    n_threads: int,
+    limits: SplitLimits | None = None,
+) -> None:
+    """Write an open file, or only print the planned changes; limits: of shards."""
+    work = jobs(file, wishes, imatrix)
+    if dry_run:
+        for line in lines(work, imatrix):
+            session.write(line + "\n")
+        return
+    check_imatrix(work, imatrix)
+    stored = metadata(file, wishes, work, imatrix)
+    if limits is None:
+        shards = _list_files(output, stored, work, wishes.keep_split, len(file.paths))
+    else:
+        shards = list_shards(output, stored, work, limits)
+    for out, *_ in shards:
+        _check_other(file.paths, out)
+        check_free(out, force)
+    with RowWorkers(n_threads, imatrix) as rows:
+        _write(shards, rows)
     for line in summary(work):
         session.tell(line)
 
 
-def _imatrix(path: str, include: Sequence[str], exclude: Sequence[str]) -> Imatrix | None:
+def find_imatrix(path: str, include: Sequence[str], exclude: Sequence[str]) -> Imatrix | None:
+    """Return the selected entries of an importance matrix; None without a path, or entries."""
     if not path:
         return None
     found = read_imatrix(path)
@@ -70,33 +89,35 @@ def _check_other(paths: Sequence[Path], out: Path) -> None:
         raise GGUFError(f"{out}: output must not be the input file; use another name")
 
 
-def _files(out: Path, work: Sequence[TensorJob], keep_split: bool) -> list[Path]:
+Shard = tuple[Path, dict[str, bytes], list[TensorJob]]
+
+
+def _list_files(
+    out: Path, stored: dict[str, bytes], work: list[TensorJob], keep_split: bool, n_parts: int
+) -> list[Shard]:
+    """Return path, keys and tensors of the file, or of a shard for each of the source."""
     n = 1 + max((job.part for job in work), default=0)
-    return [out_path(out, i, n) for i in range(n)] if keep_split else [out]
+    if not keep_split:
+        return [(out, stored, work)]
+    keys = {"split.count": encode("u16", n_parts), "split.tensors.count": encode("i32", len(work))}
+    return [
+        (
+            out_path(out, i, n),
+            (stored if i == 0 else {}) | ({"split.no": encode("u16", i)} | keys if n > 1 else {}),
+            [job for job in work if job.part == i],
+        )
+        for i in range(n)
+    ]
 
 
-def _write(
-    files: Sequence[Path],
-    stored: Mapping[str, bytes],
-    work: Sequence[TensorJob],
-    rows: RowWorkers,
-    n_parts: int,
-) -> None:
+def _write(shards: Sequence[Shard], rows: RowWorkers) -> None:
     """Write each file atomically."""
-    total = sum(job.source.nbytes for job in work)
+    total = sum(job.source.nbytes for *_, work in shards for job in work)
     progress, done = Progress("quantizing"), [0]
     try:
-        for i, out in enumerate(files):
-            part = [job for job in work if len(files) == 1 or job.part == i]
-            head_of = stored if i == 0 else {}
-            if len(files) > 1:
-                head_of = dict(head_of) | {
-                    "split.no": encode("u16", i),
-                    "split.count": encode("u16", n_parts),
-                    "split.tensors.count": encode("i32", len(work)),
-                }
-            replace_file(out, _pieces(head_of, part, rows, progress, done, total))
-            made = [job.target_info for job in part]
+        for out, stored, work in shards:
+            replace_file(out, _pieces(stored, work, rows, progress, done, total))
+            made = [job.target_info for job in work]
             session.tell(f"{out}: {len(made)} tensors, {show_size(sum(t.nbytes for t in made))}")
     finally:
         progress.close()

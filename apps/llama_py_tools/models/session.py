@@ -230,7 +230,12 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
         if not _can_replace_gpus(params, devices):
             raise
         log.warning("%s; running on the CPU instead", e)
-        return load(file, ModelParams(), n_threads)
+        return load(file, _on_cpu(params), n_threads)
+
+
+def _on_cpu(params: ModelParams) -> ModelParams:
+    """Return the default options, with weights in the wanted type."""
+    return ModelParams(quantize=params.quantize, keep_quantized=params.keep_quantized)
 
 
 def _check_tensors(path: str) -> None:
@@ -279,7 +284,8 @@ def open_context(args: argparse.Namespace, model: Model, **more: Any) -> Context
         if not _can_replace_gpus(read(args, ModelParams), model.devices):
             raise
         log.warning("%s; running on the CPU instead", e)
-        on_cpu = load(read(args, FileParams), ModelParams(), params.n_threads)
+        how_on_cpu = _on_cpu(read(args, ModelParams))
+        on_cpu = load(read(args, FileParams), how_on_cpu, params.n_threads)
         return open_context(args, on_cpu, **more)
 
 

@@ -10,10 +10,11 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from ggml_cpu.quantize.run import quantizer
-from ggml_py.errors import GGUFError
+from ggml_py.backend import QuantizesRows
+from ggml_py.backend.registry import devices
+from ggml_py.errors import BackendError, GGUFError
 from ggml_py.types import BF16, F16, F32, GGMLType
-from ggml_ref.quants import dequantizer
+from llama_py.gguf.values import row_reader
 from llama_py.quantize.imatrix.file import Imatrix
 from llama_py.quantize.plan import TensorJob
 
@@ -60,12 +61,20 @@ class RowWorkers:
         for future, n_read in waiting:
             yield future.result().data, n_read
 
+    def read(self, job: TensorJob) -> Bytes:
+        """Return all bytes of a tensor."""
+        made, at = np.empty(job.target_info.nbytes, np.uint8), 0
+        for piece, _ in self.convert(job):
+            made[at : at + len(piece)] = piece
+            at += len(piece)
+        return made
+
     def _tasks(self, job: TensorJob) -> Iterator[tuple[Callable[[], Bytes], int]]:
         """Yield tasks for rows of one matrix each, since each matrix has its own importance."""
         t = job.source
         n, per_matrix = t.ne[0], t.ne[1]
         importance = self._importance(job)
-        from_rows, to_blocks = reader(t.type), writer(job.type, importance is not None)
+        from_rows, to_blocks = row_reader(t.type), writer(job.type, importance is not None)
         size, step = t.type.row_size(n), max(1, ELEMENTS // n)
         rows = t.data.reshape(-1, size)
         for matrix in range(t.ne[2] * t.ne[3]):
@@ -96,18 +105,6 @@ def _check(name: str, x: Floats) -> None:
         raise GGUFError(f"{name} has values that are not finite; convert the model again")
 
 
-def reader(type: GGMLType) -> Callable[[Bytes, int], Floats]:
-    """Return a function from rows of bytes [n_rows, ...] to values [n_rows, n_per_row]."""
-    if type == F32:
-        return lambda rows, n: rows.view(np.float32)
-    if type == F16:
-        return lambda rows, n: rows.view(np.float16).astype(np.float32)
-    decode = dequantizer(type)
-    if decode is None:
-        raise GGUFError(f"values of type {type} cannot be read; use an F32, F16 or BF16 file")
-    return lambda rows, n: decode(rows.reshape(-1, type.type_size)).reshape(-1, n)
-
-
 def writer(type: GGMLType, weighted: bool) -> Callable[[Floats, Floats | None], Bytes]:
     """Return a function from values [n_rows, n_per_row] to bytes."""
     if type == F32:
@@ -116,7 +113,10 @@ def writer(type: GGMLType, weighted: bool) -> Callable[[Floats, Floats | None], 
         return lambda x, _: _halves(x).view(np.uint8)
     if type == BF16:
         return lambda x, _: _bf16(x).view(np.uint8)
-    return quantizer(type, weighted)
+    for device in devices("cpu"):
+        if isinstance(device, QuantizesRows):
+            return device.row_quantizer(type, weighted)
+    raise BackendError("quantize: the backend cpu cannot quantize; install llama-py again")
 
 
 def _halves(x: Floats) -> npt.NDArray[np.float16]:
