@@ -14,11 +14,14 @@ from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.dequantize import restore
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.keys import KeyValues
+from llama_py.checkpoint.merge import PartGatherer
 from llama_py.checkpoint.metadata import ModelMetadata
 from llama_py.checkpoint.model_name import size_label
-from llama_py.checkpoint.names import LLAMA, NUMBER, Names, find_layer
+from llama_py.checkpoint.names import LAYERS, LLAMA, NUMBER, Names, find_layer, name_layers
 from llama_py.checkpoint.nvfp4 import take_nvfp4
 from llama_py.checkpoint.output import NewTensor, choose_type, count_parameters
+from llama_py.checkpoint.shared_keys import Key, Keys
+from llama_py.checkpoint.values import decay, plus_one
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 log = logging.getLogger("llama_py")
@@ -46,6 +49,9 @@ MEDIA = (
     "patch_embedding", "patch_merger.", "patch_merge_mlp.", "model.connector.",
 )  # fmt: skip
 UNUSED = (".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq")
+# Ends of names, and their replacements
+RENAMED = (("e_score_correction_bias", "e_score_correction.bias"), (".dt_bias", ".dt_proj.bias"))
+OUTPUT = ("lm_head.weight", "model.lm_head.weight")
 
 
 @dataclass(frozen=True)
@@ -76,26 +82,46 @@ class Converter:
     arch     general.architecture
     classes  names of the model's classes in transformers
     names    GGUF tensors of the checkpoint's modules; `{}` is the number of the layer
+    layers   GGUF tensors of the modules in a layer, added to `names` of the base class
     prefixes  beginnings of tensors' names that only some checkpoints have
+    skipped   beginnings of names of tensors that are not converted
+    suffixes  ends of names that lack a suffix, and the suffix
+    drops_tied_output  the output matrix is not converted if the embeddings are the same
+    adds_one  ends of names of weights that are stored less 1
     defaults  values that config.json may lack, since transformers knows them
     has_nextn  checkpoints may have layers that draft tokens
     own_keys   keys that follow the keys of all models, as for `copy`
     needed     names that config.json must have
+    tokenizer  its file: tokenizer.json, tokenizer.model, or "either": the latter if it exists
+    roles      tokens of tokenizer.json whose role no file names
     """
 
     arch: str = ""
     classes: ClassVar[tuple[str, ...]] = ()
     names: Names = LLAMA
+    layers: ClassVar[Names] = {}
     prefixes: ClassVar[tuple[str, ...]] = ()
+    skipped: ClassVar[tuple[str, ...]] = ()
+    suffixes: ClassVar[Mapping[str, str]] = {}
+    drops_tied_output: ClassVar[bool] = False
+    adds_one: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[Mapping[str, Any]] = {}
     has_nextn: ClassVar[bool] = False
     own_keys: ClassVar[Keys] = ()
     needed: ClassVar[tuple[str, ...]] = ()
+    tokenizer: ClassVar[str] = "tokenizer.json"
+    roles: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "layers" in cls.__dict__:
+            cls.names = {**cls.names, **name_layers(LAYERS, cls.layers)}
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         self.folder, self.options = folder, options
         self.blocks = ""  # type of tensors that remain in blocks, in names of files
         self.full_activations = list[str]()  # tensors that need more than 4-bit activations
+        self.gatherer = PartGatherer()  # of tensors that the file stores as one
         self.config: dict[str, Any] = {**self.defaults, **folder.config}
         self.out = KeyValues(self.architecture())
         self.n_layer = self.integer(*LAYER_COUNTS)
@@ -126,7 +152,7 @@ class Converter:
         kind = self.blocks if file_type in BLOCK_FILES.values() else str(type).upper()
         self.file_name = f"{described.file_stem}-{kind}.gguf"
         self.keys()
-        self.copy(self.own_keys)
+        self.copy(*self.own_keys)
         self.out.u32("general.quantization_version", QUANTIZATION_VERSION)
         if self.full_activations:
             names = sorted(self.full_activations)
@@ -173,14 +199,19 @@ class Converter:
 
     def select(self, name: str) -> str | None:
         """Return the name of a stored tensor for `tensors`; None: it is not converted."""
+        if name.startswith(self.skipped):
+            return None
         for prefix in self.prefixes:
             name = name.removeprefix(prefix)
         if name.startswith(MEDIA_STARTS) or any(part in name for part in MEDIA):
             return None
         name = name.replace("language_model.", "")
-        if name.endswith("e_score_correction_bias"):
-            name = name.replace("e_score_correction_bias", "e_score_correction.bias")
-        return name
+        if self.drops_tied_output and name in OUTPUT and self.config.get("tie_word_embeddings"):
+            return None
+        for end, renamed in RENAMED:
+            if name.endswith(end):
+                name = name.removesuffix(end) + renamed
+        return name + next((s for end, s in self.suffixes.items() if name.endswith(end)), "")
 
     def take_blocks(self, stored: dict[str, LazyArray]) -> NamedArrays:
         """Take tensors that the file stores in blocks as the checkpoint does (NVFP4, MXFP4) out of
@@ -209,7 +240,17 @@ class Converter:
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         """Yield the tensors of the file that a tensor of the checkpoint becomes."""
+        if name.endswith(".A_log"):
+            array = self.decays(array)
+        elif name.endswith(".conv1d.weight"):
+            array = array.squeeze()
+        elif name.endswith(self.adds_one):
+            array = array.map(plus_one)
         yield self.rename(name), array
+
+    def decays(self, array: LazyArray) -> LazyArray:
+        """Return the decays of a recurrent layer, whose logarithms are stored."""
+        return array.map(decay)
 
     def rename(self, name: str) -> str:
         """Return a tensor's name in GGUF. Raises ModelError for an unknown name."""
@@ -233,17 +274,18 @@ class Converter:
         yield from ()
 
     def check_complete(self) -> None:
-        """Raise ModelError if experts of a layer are missing. Runs after all tensors."""
+        """Raise ModelError if parts of a tensor are missing. Runs after all tensors."""
+        self.gatherer.check_complete(self.folder.path)
 
     def keys(self) -> None:
         """Set the architecture's keys."""
         out = self.out
         out.u32("block_count", self.n_layer)
-        self.copy(KEYS)
+        self.copy(*KEYS)
         if self.config.get("is_causal") is False:
             out.boolean("attention.causal", False)
         self._rope_keys()
-        self.copy(LATER_KEYS)
+        self.copy(*LATER_KEYS)
         score = self.find(*SCORE_NAMES) or self._score_of_type()
         if score is not None:
             self.set_gating(score)
@@ -252,7 +294,7 @@ class Converter:
             out.u32("attention.value_length", head_dim)
         out.u32("general.file_type", self.file_type)
 
-    def copy(self, keys: Keys) -> None:
+    def copy(self, *keys: Key) -> None:
         """Set keys from config.json.
 
         A type is one of GGUF; "count": an integer or one for each layer; "windows", from types of
@@ -296,7 +338,11 @@ class Converter:
 
     def vocabulary(self, v: Vocabulary) -> None:
         """Write the tokenizer's keys."""
-        v.bpe()
+        pieces = "tokenizer.model"
+        if self.tokenizer == pieces or (self.tokenizer == "either" and v.has(pieces)):
+            v.sentencepiece()
+        else:
+            v.bpe(roles=self.roles)
 
     def choose_type(self, stored: Mapping[str, LazyArray]) -> tuple[int, GGMLType]:
         """Return general.file_type, and the type of matrices."""
@@ -379,7 +425,6 @@ YARN = (
     ("yarn_beta_fast", ("beta_fast",)),
     ("yarn_beta_slow", ("beta_slow",)),
 )
-Keys = Sequence[tuple[str, str, tuple[str, ...]]]
 # Keys of the architecture, their types, and their names in config.json: before RoPE and after it.
 KEYS: Keys = (
     ("context_length", "u32", (

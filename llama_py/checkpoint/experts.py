@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,7 +14,10 @@ from llama_py.checkpoint.merge import ExpertMerger, split_gate_up
 from llama_py.checkpoint.names import find_layer
 
 PARTS = ("down_proj", "gate_proj", "up_proj")
-N_EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+N_EXPERTS = (
+    "moe_num_primary_experts", "num_local_experts", "num_experts", "n_routed_experts",
+    "moe_num_experts",
+)  # fmt: skip
 
 
 class ExpertsConverter(Converter):
@@ -28,6 +32,11 @@ class ExpertsConverter(Converter):
     def experts(self) -> ExpertMerger:
         return ExpertMerger(self.find(*N_EXPERTS) or 0, self.parts)
 
+    @cached_property
+    def mergers(self) -> list[ExpertMerger]:
+        """The experts, and other lists of modules that the file stores as one tensor."""
+        return [self.experts]
+
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         stored = name.removesuffix(".weight")
         if stored.endswith("mlp.experts.down_proj"):
@@ -36,12 +45,15 @@ class ExpertsConverter(Converter):
             for new_name, new in split_gate_up(name, array):
                 yield from super().tensors(new_name, new, layer)
         else:
-            merged = self.experts.merge(name, array)
-            for new_name, new in ((name, array),) if merged is None else merged:
+            found = (merger.merge(name, array) for merger in self.mergers)
+            merged = (one for one in found if one is not None)
+            for new_name, new in next(merged, iter([(name, array)])):
                 yield from super().tensors(new_name, new, layer)
 
     def check_complete(self) -> None:
-        self.experts.check_complete(self.folder.path)
+        super().check_complete()
+        for merger in self.mergers:
+            merger.check_complete(self.folder.path)
 
 
 class NextnConverter(Converter):
@@ -66,11 +78,21 @@ class NextnConverter(Converter):
             return selected
         return selected if (find_layer(selected) or 0) < self.n_layer else None
 
+    def draft_key(self) -> None:
+        """Set the number of layers that draft tokens if the file has any."""
+        if self.n_layer > self.n_trunk:
+            self.out.u32("nextn_predict_layers", self.n_layer - self.n_trunk)
+
     def nextn_key(self) -> None:
         """Set the number of drafting layers if config.json has it."""
         count = self.find("num_nextn_predict_layers")
         if self.options.nextn and count is not None:
             self.out.u32("nextn_predict_layers", count)
+
+
+def count_dense(types: Sequence[Any]) -> int:
+    """Return the number of dense layers before the first of another kind."""
+    return next((i for i, kind in enumerate(types) if kind != "dense"), len(types))
 
 
 def per_layer(c: Converter, name: str, n: int | None = None) -> list[Any]:

@@ -216,6 +216,12 @@ class Vocabulary:
         self.write("llama", "default", tokens, types, scores)
         return self.write_special(len(tokens))
 
+    def write_space_prefix(self) -> None:
+        """Write add_prefix_space if tokenizer_config.json has it."""
+        prefix = self.folder.json("tokenizer_config.json").get("add_prefix_space")
+        if prefix is not None:
+            self.out.boolean("tokenizer.ggml.add_space_prefix", prefix)
+
     def check_size(self, least: int, default: int) -> int:
         """Return the number of tokens of the model."""
         n_vocab = default if self.n_vocab is None else self.n_vocab

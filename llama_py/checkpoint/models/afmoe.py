@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 from llama_py.checkpoint.models.llama import LlamaConverter
-from llama_py.checkpoint.names import (
-    EXPERTS,
-    HEAD_NORMS,
-    LAYERS,
-    LLAMA,
-    POST_NORMS,
-    SHARED_EXPERTS,
-    name_layers,
-)
+from llama_py.checkpoint.names import EXPERTS, HEAD_NORMS, LLAMA, POST_NORMS, SHARED_EXPERTS
 
 
 class AfmoeConverter(LlamaConverter):
     arch = "afmoe"
     classes = ("AfmoeForCausalLM",)
-    names = {
-        **LLAMA,
-        **name_layers(LAYERS, {
-            **POST_NORMS,
-            **HEAD_NORMS,
-            **EXPERTS,
-            **SHARED_EXPERTS,
-            "pre_mlp_layernorm": "ffn_norm",
-            "post_mlp_layernorm": "post_ffw_norm",
-            "self_attn.gate_proj": "attn_gate",
-            "mlp.router.gate": "ffn_gate_inp",
-            "mlp.expert_bias": "exp_probs_b",
-        }),
-    }  # fmt: skip
+    names = LLAMA
+    layers = {
+        **POST_NORMS,
+        **HEAD_NORMS,
+        **EXPERTS,
+        **SHARED_EXPERTS,
+        "pre_mlp_layernorm": "ffn_norm",
+        "post_mlp_layernorm": "post_ffw_norm",
+        "self_attn.gate_proj": "attn_gate",
+        "mlp.router.gate": "ffn_gate_inp",
+        "mlp.expert_bias": "exp_probs_b",
+    }
+    suffixes = {".expert_bias": ".bias"}
     permutes = False
     parts = ("gate_proj", "up_proj", "down_proj")
     own_keys = (
@@ -41,6 +32,3 @@ class AfmoeConverter(LlamaConverter):
         ("expert_weights_scale", "f32", ("route_scale",)),
         ("attention.sliding_window", "u32", ("sliding_window",)),
     )
-
-    def select(self, name: str) -> str | None:
-        return super().select(name + ".bias" if name.endswith(".expert_bias") else name)

@@ -10,8 +10,16 @@ from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.folder import CheckpointFolder
-from llama_py.checkpoint.names import LAYERS, LLAMA, NEXTN, ROUTED_EXPERTS, name_layers
+from llama_py.checkpoint.names import LLAMA, NEXTN, ROUTED_EXPERTS
 from llama_py.checkpoint.rotary import permute
+from llama_py.checkpoint.shared_keys import (
+    DENSE_LAYERS,
+    EXPERT_NORM,
+    EXPERT_SCALE,
+    EXPERT_SIZE,
+    SHARED_COUNT,
+    VOCAB_SIZE,
+)
 
 EMBEDDINGS = {"model.word_embeddings": "token_embd"}
 
@@ -19,25 +27,15 @@ EMBEDDINGS = {"model.word_embeddings": "token_embd"}
 class BailingMoeConverter(ExpertsConverter):
     arch = "bailingmoe"
     classes: ClassVar[tuple[str, ...]] = ("BailingMoeForCausalLM",)
-    names = {**LLAMA, **EMBEDDINGS, **name_layers(LAYERS, ROUTED_EXPERTS)}
+    names = {**LLAMA, **EMBEDDINGS}
+    layers = ROUTED_EXPERTS
 
     def keys(self) -> None:
         super().keys()
         self.out.u32("rope.dimension_count", self.head_dim)
-        self.copy(
-            (
-                ("leading_dense_block_count", "u32!", ("first_k_dense_replace",)),
-                ("vocab_size", "u32!", ("vocab_size",)),
-                ("expert_feed_forward_length", "u32!", ("moe_intermediate_size",)),
-            )
-        )
+        self.copy(DENSE_LAYERS, VOCAB_SIZE, EXPERT_SIZE)
         self.out.f32("expert_weights_scale", 1.0)
-        self.copy(
-            (
-                ("expert_shared_count", "u32!", ("num_shared_experts",)),
-                ("expert_weights_norm", "bool!", ("norm_topk_prob",)),
-            )
-        )
+        self.copy(SHARED_COUNT, EXPERT_NORM)
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         n_head, n_key = self.integer("num_attention_heads"), self.integer("num_key_value_heads")
@@ -65,30 +63,22 @@ def _normalize(x: Array) -> Array:
 class BailingMoeV2Converter(ExpertsConverter):
     arch = "bailingmoe2"
     classes: ClassVar[tuple[str, ...]] = ("BailingMoeV2ForCausalLM",)
-    names = {
-        **LLAMA,
-        **EMBEDDINGS,
-        **name_layers(
-            LAYERS,
-            {
-                **ROUTED_EXPERTS,
-                **NEXTN,
-                "mlp.gate.expert_bias": "exp_probs_b",
-                "attention.query_key_value": "attn_qkv",
-                "attention.dense": "attn_output",
-                "attention.query_layernorm": "attn_q_norm",
-                "attention.key_layernorm": "attn_k_norm",
-                "final_layernorm": "layer_output_norm",
-            },
-        ),
+    names = {**LLAMA, **EMBEDDINGS}
+    layers = {
+        **ROUTED_EXPERTS,
+        **NEXTN,
+        "mlp.gate.expert_bias": "exp_probs_b",
+        "attention.query_key_value": "attn_qkv",
+        "attention.dense": "attn_output",
+        "attention.query_layernorm": "attn_q_norm",
+        "attention.key_layernorm": "attn_k_norm",
+        "final_layernorm": "layer_output_norm",
     }
+    suffixes = {".expert_bias": ".bias"}
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         super().__init__(folder, options)
         self.n_layer += self.find("num_nextn_predict_layers") or 0
-
-    def select(self, name: str) -> str | None:
-        return super().select(f"{name}.bias" if name.endswith(".expert_bias") else name)
 
     @property
     def n_rot(self) -> int:
@@ -97,25 +87,13 @@ class BailingMoeV2Converter(ExpertsConverter):
     def keys(self) -> None:
         super().keys()
         self.out.u32("rope.dimension_count", self.n_rot)
-        self.copy(
-            (
-                ("leading_dense_block_count", "u32!", ("first_k_dense_replace",)),
-                ("vocab_size", "u32!", ("vocab_size",)),
-                ("expert_feed_forward_length", "u32!", ("moe_intermediate_size",)),
-            )
-        )
+        self.copy(DENSE_LAYERS, VOCAB_SIZE, EXPERT_SIZE)
         n_shared = self.integer("num_shared_experts")
         length = self.find("moe_shared_expert_intermediate_size")
         length = length or self.integer("moe_intermediate_size") * n_shared
         self.out.u32("expert_shared_feed_forward_length", length)
-        self.copy(
-            (
-                ("expert_weights_scale", "f32!", ("routed_scaling_factor",)),
-                ("expert_shared_count", "u32!", ("num_shared_experts",)),
-                ("expert_weights_norm", "bool!", ("norm_topk_prob",)),
-                ("nextn_predict_layers", "u32", ("num_nextn_predict_layers",)),
-            )
-        )
+        drafts = ("nextn_predict_layers", "u32", ("num_nextn_predict_layers",))
+        self.copy(EXPERT_SCALE, SHARED_COUNT, EXPERT_NORM, drafts)
 
 
 class SarvamMoeConverter(BailingMoeV2Converter):

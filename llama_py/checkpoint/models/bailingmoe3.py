@@ -7,17 +7,26 @@ from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.experts import NextnConverter
 from llama_py.checkpoint.models.bailingmoe import EMBEDDINGS
 from llama_py.checkpoint.models.kimi_linear import DeltaConverter
-from llama_py.checkpoint.models.qwen3next import decay
 from llama_py.checkpoint.names import (
     ATTENTION,
     DELTA_ATTENTION,
     LATENT,
-    LAYERS,
     LLAMA,
     NEXTN,
     ROUTED_EXPERTS,
-    name_layers,
 )
+from llama_py.checkpoint.shared_keys import (
+    DENSE_LAYERS,
+    EXPERT_NORM,
+    EXPERT_SCALE,
+    EXPERT_SIZE,
+    KEY_RANK,
+    QUERY_RANK,
+    ROTARY_SIZE,
+    SHARED_SIZE,
+    VOCAB_SIZE,
+)
+from llama_py.checkpoint.values import decay
 
 ATTENTION_NAMES = {
     module.replace("self_attn.", "attention."): tensor
@@ -38,24 +47,16 @@ VARIANT = {
 class BailingMoeV3Converter(DeltaConverter, NextnConverter):
     arch = "bailingmoe3"
     classes = ("BailingMoeV3ForCausalLM",)
-    names = {
-        **LLAMA,
-        **EMBEDDINGS,
-        **name_layers(
-            LAYERS,
-            {
-                **ROUTED_EXPERTS,
-                **ATTENTION_NAMES,
-                **NEXTN,
-                "attention.dense": "attn_output",
-                "mlp.gate.expert_bias": "exp_probs_b",
-                "final_layernorm": "layer_output_norm",
-            },
-        ),
+    names = {**LLAMA, **EMBEDDINGS}
+    layers = {
+        **ROUTED_EXPERTS,
+        **ATTENTION_NAMES,
+        **NEXTN,
+        "attention.dense": "attn_output",
+        "mlp.gate.expert_bias": "exp_probs_b",
+        "final_layernorm": "layer_output_norm",
     }
-
-    def select(self, name: str) -> str | None:
-        return super().select(f"{name}.bias" if name.endswith(".expert_bias") else name)
+    suffixes = {".expert_bias": ".bias"}
 
     def is_full(self, layer: int) -> bool:
         n, size = self.integer("num_hidden_layers"), max(self.integer("layer_group_size"), 1)
@@ -87,38 +88,21 @@ class BailingMoeV3Converter(DeltaConverter, NextnConverter):
         kinds = [int(self.is_full(i)) for i in range(self.n_layer)]
         out.array("attention.head_count_kv", kinds)
         self.copy(
-            (
-                ("vocab_size", "u32!", ("vocab_size",)),
-                ("ssm.conv_kernel", "u32!", ("short_conv_kernel_size",)),
-                ("kda.head_dim", "u32!", ("head_dim",)),
-                ("kda.safe_gate", "bool!", ("kda_safe_gate",)),
-                ("kda.gate_lower_bound", "f32!", ("kda_lower_bound",)),
-                ("attention.q_lora_rank", "u32", ("q_lora_rank",)),
-            )
+            VOCAB_SIZE,
+            ("ssm.conv_kernel", "u32!", ("short_conv_kernel_size",)),
+            ("kda.head_dim", "u32!", ("head_dim",)),
+            ("kda.safe_gate", "bool!", ("kda_safe_gate",)),
+            ("kda.gate_lower_bound", "f32!", ("kda_lower_bound",)),
+            *(QUERY_RANK, KEY_RANK, ROTARY_SIZE),
         )
-        out.u32("attention.kv_lora_rank", self.integer("kv_lora_rank"))
-        out.u32("rope.dimension_count", self.integer("qk_rope_head_dim"))
         self.latent_keys(has_values=False)
-        shared = ("moe_shared_expert_intermediate_size",)
-        self.copy(
-            (
-                ("expert_feed_forward_length", "u32!", ("moe_intermediate_size",)),
-                ("expert_shared_feed_forward_length", "u32!", shared),
-            )
-        )
+        self.copy(EXPERT_SIZE, SHARED_SIZE)
         out.u32("expert_shared_count", self.config.get("num_shared_experts", 1))
-        self.copy(
-            (
-                ("leading_dense_block_count", "u32!", ("first_k_dense_replace",)),
-                ("expert_weights_scale", "f32!", ("routed_scaling_factor",)),
-                ("expert_weights_norm", "bool!", ("norm_topk_prob",)),
-            )
-        )
+        self.copy(DENSE_LAYERS, EXPERT_SCALE, EXPERT_NORM)
         for key, name in LIMITS:
             if (limits := self.find(name)) is not None:
                 out.array(key, pad_limits(limits, self.n_layer))
-        if self.n_layer > self.n_trunk:
-            self.nextn_key()
+        self.draft_key()
 
 
 def pad_limits(limits: list[float | None], n: int) -> list[float]:
@@ -128,9 +112,7 @@ def pad_limits(limits: list[float | None], n: int) -> list[float]:
 
 class BailingMoeV3VLConverter(BailingMoeV3Converter):
     classes = ("BailingMoeV3VLForConditionalGeneration",)
-
-    def select(self, name: str) -> str | None:
-        return None if name.startswith("linear_proj") else super().select(name)
+    skipped = ("linear_proj",)
 
     def keys(self) -> None:
         super().keys()

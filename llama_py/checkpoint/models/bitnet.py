@@ -6,8 +6,7 @@ import numpy as np
 
 from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.names import ATTENTION, FEED_FORWARD, LAYERS, LLAMA, name_layers
-from llama_py.checkpoint.vocabulary import Vocabulary
+from llama_py.checkpoint.names import ATTENTION, FEED_FORWARD
 
 TERNARY = tuple(f".{module}.weight" for module in (*ATTENTION, *FEED_FORWARD))
 
@@ -15,13 +14,8 @@ TERNARY = tuple(f".{module}.weight" for module in (*ATTENTION, *FEED_FORWARD))
 class BitnetConverter(Converter):
     arch = "bitnet"
     classes = ("BitnetForCausalLM", "BitNetForCausalLM")
-    names = {
-        **LLAMA,
-        **name_layers(LAYERS, {
-            "self_attn.inner_attn_ln": "attn_sub_norm",
-            "mlp.ffn_layernorm": "ffn_sub_norm",
-        }),
-    }  # fmt: skip
+    layers = {"self_attn.inner_attn_ln": "attn_sub_norm", "mlp.ffn_layernorm": "ffn_sub_norm"}
+    tokenizer = "tokenizer.model"
 
     def keys(self) -> None:
         super().keys()
@@ -32,9 +26,6 @@ class BitnetConverter(Converter):
         if name.endswith(TERNARY):
             array = array.map(ternary)
         yield from super().tensors(name, array, layer)
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.sentencepiece()
 
 
 def ternary(weights: Array) -> Array:

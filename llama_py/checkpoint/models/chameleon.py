@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays, stack
 from llama_py.checkpoint.models.llama import RotatedConverter
-from llama_py.checkpoint.models.qwen3 import Qwen3Converter
+from llama_py.checkpoint.names import HEAD_NORMS
 from llama_py.checkpoint.rotary import permute
 
 
 class ChameleonConverter(RotatedConverter):
     arch = "chameleon"
     classes = ("ChameleonForConditionalGeneration", "ChameleonForCausalLM")
-    names = Qwen3Converter.names
-
-    def select(self, name: str) -> str | None:
-        return None if name.startswith("model.vqmodel") else super().select(name)
+    layers = HEAD_NORMS
+    skipped = ("model.vqmodel",)
 
     def keys(self) -> None:
         super().keys()

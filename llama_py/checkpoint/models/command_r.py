@@ -5,23 +5,15 @@ from __future__ import annotations
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.experts import ExpertsConverter, NextnConverter
-from llama_py.checkpoint.models.olmo import WINDOWS
-from llama_py.checkpoint.names import (
-    EXPERTS,
-    HEAD_NORMS,
-    LAYERS,
-    LLAMA,
-    NEXTN,
-    SHARED_EXPERTS,
-    name_layers,
-)
+from llama_py.checkpoint.experts import ExpertsConverter, NextnConverter, count_dense
+from llama_py.checkpoint.names import EXPERTS, HEAD_NORMS, NEXTN, SHARED_EXPERTS
+from llama_py.checkpoint.shared_keys import VOCAB_SIZE, WINDOW, WINDOWS
 
 
 class CommandRConverter(Converter):
     arch = "command-r"
     classes = ("CohereForCausalLM",)
-    names = {**LLAMA, **name_layers(LAYERS, HEAD_NORMS)}
+    layers = HEAD_NORMS
     needed = ("logit_scale",)
 
     def keys(self) -> None:
@@ -47,15 +39,10 @@ class Cohere2Converter(WithoutBiasConverter):
     arch = "cohere2"
     classes = ("Cohere2ForCausalLM",)
     needed = ("logit_scale", "sliding_window")
-    own_keys = (
-        ("logit_scale", "f32", ("logit_scale",)),
-        ("attention.sliding_window", "u32", ("sliding_window",)),
-        ("vocab_size", "u32", ("vocab_size",)),
-    )
 
     def keys(self) -> None:
         super().keys()
-        self.copy(self.own_keys)
+        self.copy(("logit_scale", "f32", ("logit_scale",)), WINDOW, VOCAB_SIZE)
         n = self.integer("hidden_size") // self.integer("num_attention_heads")
         self.out.u32("rope.dimension_count", int(self.config.get("rotary_pct", 1.0) * n))
         self.out.text("rope.scaling.type", "none")
@@ -64,7 +51,7 @@ class Cohere2Converter(WithoutBiasConverter):
 class Cohere2MoeConverter(WithoutBiasConverter, ExpertsConverter, NextnConverter):
     arch = "cohere2moe"
     classes = ("Cohere2MoeForCausalLM",)
-    names = {**LLAMA, **name_layers(LAYERS, {**EXPERTS, **SHARED_EXPERTS, **NEXTN})}
+    layers = {**EXPERTS, **SHARED_EXPERTS, **NEXTN}
     needed = ("logit_scale", "sliding_window", "layer_types")
 
     def keys(self) -> None:
@@ -73,20 +60,18 @@ class Cohere2MoeConverter(WithoutBiasConverter, ExpertsConverter, NextnConverter
         types, n_shared = self.find("mlp_layer_types"), self.find("num_shared_experts") or 0
         n_dense = self.find("first_k_dense_replace") or 0
         if isinstance(types, list):
-            n_dense = next((i for i, t in enumerate(types) if t != "dense"), len(types))
+            n_dense = count_dense(types)
         if n_shared and self.config.get(COMBINATION, "average") != "average":
             raise ModelError(f"{COMBINATION} must be average")
         out.f32("logit_scale", self.find("logit_scale"))
-        self.copy(WINDOWS)
-        out.u32("vocab_size", self.integer("vocab_size"))
+        self.copy(*WINDOWS, VOCAB_SIZE)
         out.u32("expert_feed_forward_length", n_ff)
         out.u32("leading_dense_block_count", n_dense)
         out.boolean("expert_weights_norm", self.config.get("norm_topk_prob", False))
         if n_shared:
             out.u32("expert_shared_count", n_shared)
             out.u32("expert_shared_feed_forward_length", n_ff * n_shared)
-        if self.n_layer > self.n_trunk:
-            out.u32("nextn_predict_layers", self.n_layer - self.n_trunk)
+        self.draft_key()
         out.u32("rope.dimension_count", self.integer("head_dim"))
         out.text("rope.scaling.type", "none")
 

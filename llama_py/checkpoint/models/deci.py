@@ -7,7 +7,6 @@ from typing import Any
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.models.llama import LlamaConverter
-from llama_py.checkpoint.names import LAYERS, name_layers
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 LLAMA3_VOCAB = 128256
@@ -17,10 +16,7 @@ MULTIPLE = 256  # of sizes of feed-forward networks
 class DeciConverter(LlamaConverter):
     arch = "deci"
     classes = ("DeciLMForCausalLM",)
-    names = {
-        **LlamaConverter.names,
-        **name_layers(LAYERS, {"self_attn.linear_attn": "attn_output"}),
-    }
+    layers = {"self_attn.linear_attn": "attn_output"}
 
     @property
     def shapes(self) -> list[dict[str, Any]]:

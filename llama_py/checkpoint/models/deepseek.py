@@ -9,52 +9,39 @@ from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.experts import ExpertsConverter, NextnConverter
 from llama_py.checkpoint.folder import CheckpointFolder
-from llama_py.checkpoint.names import (
-    INDEXER,
-    LATENT,
-    LAYERS,
-    LLAMA,
-    NEXTN,
-    ROUTED_EXPERTS,
-    name_layers,
-)
+from llama_py.checkpoint.names import INDEXER, LATENT, NEXTN, ROUTED_EXPERTS
 from llama_py.checkpoint.rotary import permute
-from llama_py.checkpoint.tiktoken import kimi_vocabulary
+from llama_py.checkpoint.shared_keys import (
+    DENSE_LAYERS,
+    EXPERT_COUNT,
+    EXPERT_SIZE,
+    INDEXER_KEYS,
+    QUERY_RANK,
+    ROTARY_SIZE,
+    SHARED_COUNT,
+    VOCAB_SIZE,
+)
+from llama_py.checkpoint.tiktoken import KIMI, kimi_vocabulary
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 OCR = ("DeepseekOCRForCausalLM", "DeepseekOCR2ForCausalLM", "UnlimitedOCRForCausalLM")
 OCR_TEMPLATE = "{% for m in messages %}{{m['content']}}{% endfor %}"
 LOG_MULTIPLIER = 0.1  # of mscale_all_dim
-INDEXER_KEYS = (
-    ("attention.indexer.head_count", "u32!", ("index_n_heads",)),
-    ("attention.indexer.key_length", "u32!", ("index_head_dim",)),
-    ("attention.indexer.top_k", "u32!", ("index_topk",)),
-)
 
 
 class DeepseekConverter(ExpertsConverter):
     arch = "deepseek"
     classes: ClassVar[tuple[str, ...]] = ("DeepseekForCausalLM",)
-    names = {**LLAMA, **name_layers(LAYERS, ROUTED_EXPERTS)}
+    layers = ROUTED_EXPERTS
+    tokenizer = "either"
 
     def keys(self) -> None:
         super().keys()
         self.out.u32("rope.dimension_count", self.head_dim)
         self.out.text("rope.scaling.type", "none")
-        self.copy(
-            (
-                ("leading_dense_block_count", "u32!", ("first_k_dense_replace",)),
-                ("vocab_size", "u32!", ("vocab_size",)),
-                ("expert_feed_forward_length", "u32!", ("moe_intermediate_size",)),
-            )
-        )
+        self.copy(DENSE_LAYERS, VOCAB_SIZE, EXPERT_SIZE)
         self.out.f32("expert_weights_scale", 1.0)
-        self.copy(
-            (
-                ("expert_count", "u32!", ("n_routed_experts",)),
-                ("expert_shared_count", "u32!", ("n_shared_experts",)),
-            )
-        )
+        self.copy(EXPERT_COUNT, SHARED_COUNT)
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith(("q_proj.weight", "q_proj.bias")):
@@ -62,9 +49,6 @@ class DeepseekConverter(ExpertsConverter):
         elif name.endswith(("k_proj.weight", "k_proj.bias")):
             array = permute(array, self.integer("num_key_value_heads", "num_attention_heads"))
         yield from super().tensors(name, array, layer)
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.sentencepiece() if v.has("tokenizer.model") else v.bpe()
 
 
 class LatentConverter(ExpertsConverter):
@@ -115,7 +99,8 @@ class DeepseekV2Converter(LatentConverter, NextnConverter):
         "YoutuForCausalLM",
         "YoutuVLForConditionalGeneration",
     )
-    names = {**LLAMA, **name_layers(LAYERS, {**ROUTED_EXPERTS, **LATENT, **NEXTN})}
+    layers = {**ROUTED_EXPERTS, **LATENT, **NEXTN}
+    drops_tied_output = True
     has_nextn = False
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
@@ -130,11 +115,7 @@ class DeepseekV2Converter(LatentConverter, NextnConverter):
     def select(self, name: str) -> str | None:
         if "sam_model" in name or "qwen2_model" in name:  # images of DeepSeek-OCR
             return None
-        selected = super().select(name)
-        is_tied = bool(self.config.get("tie_word_embeddings", False))
-        return (
-            None if is_tied and selected in ("lm_head.weight", "model.lm_head.weight") else selected
-        )
+        return super().select(name)
 
     def keys(self) -> None:
         if not self.is_ocr:
@@ -147,43 +128,36 @@ class DeepseekV2Converter(LatentConverter, NextnConverter):
             dense = 0 if n_experts is not None else self.integer("num_hidden_layers")
         out.u32("leading_dense_block_count", dense)
         self.config.setdefault("kv_lora_rank", 512)
-        self.copy(
-            (
-                ("vocab_size", "u32!", ("vocab_size",)),
-                ("attention.q_lora_rank", "u32", ("q_lora_rank",)),
-            )
-        )
+        self.copy(VOCAB_SIZE, QUERY_RANK)
         if not self.is_ocr:
             self.latent_keys()
         self.config.setdefault("n_shared_experts", 0)
+        sizes = ("moe_intermediate_size", "intermediate_size")
         self.copy(
-            (
-                (
-                    "expert_feed_forward_length",
-                    "u32!",
-                    ("moe_intermediate_size", "intermediate_size"),
-                ),
-                ("expert_count", "u32", ("n_routed_experts",)),
-                ("expert_shared_count", "u32!", ("n_shared_experts",)),
-                ("expert_weights_scale", "f32", ("routed_scaling_factor",)),
-            )
+            ("expert_feed_forward_length", "u32!", sizes),
+            ("expert_count", "u32", ("n_routed_experts",)),
+            SHARED_COUNT,
+            ("expert_weights_scale", "f32", ("routed_scaling_factor",)),
         )
         if self.find("norm_topk_prob"):
             out.boolean("expert_weights_norm", True)
-        out.u32("rope.dimension_count", self.integer("qk_rope_head_dim"))
+        self.copy(ROTARY_SIZE)
         if self.is_ocr and (window := self.find("sliding_window_size", "sliding_window")):
             out.u32("attention.sliding_window", window)
         if (scale := self.rope.get("mscale_all_dim")) is not None:
             out.f32("rope.scaling.yarn_log_multiplier", LOG_MULTIPLIER * scale)
 
     def vocabulary(self, v: Vocabulary) -> None:
-        v.bpe() if v.has("tokenizer.json") else kimi_vocabulary(v)
+        if v.has(KIMI) and not v.has("tokenizer.json"):
+            kimi_vocabulary(v)
+        else:
+            super().vocabulary(v)
 
 
 class SparseConverter(DeepseekV2Converter):
     """A model that attends to the tokens that an indexer chooses."""
 
-    names = {**DeepseekV2Converter.names, **name_layers(LAYERS, INDEXER)}
+    layers = INDEXER
     has_nextn = True
 
 
@@ -194,7 +168,4 @@ class DeepseekV32Converter(SparseConverter):
     def keys(self) -> None:
         super().keys()
         self.nextn_key()
-        self.copy(INDEXER_KEYS)
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.bpe()
+        self.copy(*INDEXER_KEYS)

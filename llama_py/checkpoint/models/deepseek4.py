@@ -11,9 +11,18 @@ from ggml_py.types import BF16, BY_NAME, F32, GGMLType
 from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.dequantize import FP8_BLOCK, WeightRestorer
-from llama_py.checkpoint.models.deepseek import INDEXER_KEYS
 from llama_py.checkpoint.names import name_layers
 from llama_py.checkpoint.nvfp4 import take_mxfp4
+from llama_py.checkpoint.shared_keys import (
+    EXPERT_NORM,
+    EXPERT_SCALE,
+    EXPERT_SIZE,
+    HYPER_CONNECTION,
+    INDEXER_KEYS,
+    ROTARY_SIZE,
+    SHARED_COUNT,
+    WINDOW,
+)
 
 I32 = BY_NAME["i32"]
 PACKED = re.compile(r"layers\.(\d+)\.ffn\.experts\.(\d+)\.(w\d)\.weight")
@@ -58,17 +67,13 @@ class DeepseekV4Converter(Converter):
         **{f"hc_head_{kind}": f"output_hc_{kind}" for kind in KINDS},
         **name_layers("layers.{}", LAYER),
     }
+    skipped = ("aligner.", "image_", "mtp.")
 
     def _rope(self) -> dict[str, Any]:
         rope, scaling = super()._rope(), self.config.get("rope_scaling")
         if rope.get("rope_type") is None and isinstance(scaling, dict):
             rope |= {"rope_type": scaling.get("type"), **scaling}
         return rope
-
-    def select(self, name: str) -> str | None:
-        if name.startswith(("aligner.", "image_", "mtp.")):
-            return None
-        return super().select(name)
 
     def take_blocks(self, stored: dict[str, LazyArray]) -> NamedArrays:
         for layer in range(self.integer("num_hash_layers")):
@@ -105,37 +110,22 @@ class DeepseekV4Converter(Converter):
     def keys(self) -> None:
         super().keys()
         out = self.out
-        self.copy(
-            (
-                ("rope.dimension_count", "u32!", ("qk_rope_head_dim",)),
-                ("attention.q_lora_rank", "u32!", ("q_lora_rank",)),
-                ("attention.sliding_window", "u32!", ("sliding_window",)),
-                ("expert_feed_forward_length", "u32!", ("moe_intermediate_size",)),
-                ("expert_shared_count", "u32!", ("n_shared_experts",)),
-                ("expert_weights_scale", "f32!", ("routed_scaling_factor",)),
-                ("expert_weights_norm", "bool!", ("norm_topk_prob",)),
-            )
-        )
+        rank = ("attention.q_lora_rank", "u32!", ("q_lora_rank",))
+        self.copy(ROTARY_SIZE, rank, WINDOW, EXPERT_SIZE, SHARED_COUNT, EXPERT_SCALE, EXPERT_NORM)
         if (limit := self.find("swiglu_limit")) is None:
             raise self.refuse(("swiglu_limit",))
         out.array("swiglu_clamp_exp", [limit] * self.n_layer)
         out.array("swiglu_clamp_shexp", [limit] * self.n_layer)
-        self.copy(INDEXER_KEYS)
         self.copy(
-            (
-                ("attention.output_group_count", "u32!", ("o_groups",)),
-                ("attention.output_lora_rank", "u32!", ("o_lora_rank",)),
-            )
+            *INDEXER_KEYS,
+            ("attention.output_group_count", "u32!", ("o_groups",)),
+            ("attention.output_lora_rank", "u32!", ("o_lora_rank",)),
         )
         out.array("attention.compress_ratios", self.find("compress_ratios"))
         self.copy(
-            (
-                ("attention.compress_rope_freq_base", "f32!", ("compress_rope_theta",)),
-                ("hyper_connection.count", "u32!", ("hc_mult",)),
-                ("hyper_connection.sinkhorn_iterations", "u32!", ("hc_sinkhorn_iters",)),
-                ("hyper_connection.epsilon", "f32!", ("hc_eps",)),
-                ("hash_layer_count", "u32!", ("num_hash_layers",)),
-            )
+            ("attention.compress_rope_freq_base", "f32!", ("compress_rope_theta",)),
+            *HYPER_CONNECTION,
+            ("hash_layer_count", "u32!", ("num_hash_layers",)),
         )
         out.u32("embedding_length_out", self.integer("hidden_size") * self.integer("hc_mult"))
 

@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
-from llama_py.checkpoint.converter import Converter, ConvertOptions, Keys
+from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.qwen3 import Qwen3Converter
-from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, LLAMA, name_layers
+from llama_py.checkpoint.names import HEAD_NORMS, LLAMA
+from llama_py.checkpoint.shared_keys import Keys
 from llama_py.checkpoint.target import TargetConverter
 from llama_py.checkpoint.vocabulary import Vocabulary
 
@@ -44,21 +45,21 @@ class DraftConverter(TargetConverter):
 class DFlashConverter(DraftConverter, Qwen3Converter):
     arch = "dflash"
     classes: ClassVar[tuple[str, ...]] = ("DFlashDraftModel", "DFlash2DraftModel")
+    layers = {
+        **HEAD_NORMS,
+        "post_self_attn_layernorm": "post_attention_norm",
+        "post_feedforward_layernorm": "post_ffw_norm",
+        "post_mlp_layernorm": "post_ffw_norm",
+        "layer_scalar": "layer_output_scale",
+        "self_attn.sinks": "attn_sinks",
+        "self_attn.attention_sink_bias": "attn_sinks",
+        "attention_conv.base_kernel": "attn_conv_base",
+        "attention_conv.kernel_projection": "attn_conv_proj",
+        "mlp_conv.base_kernel": "ffn_conv_base",
+        "mlp_conv.kernel_projection": "ffn_conv_proj",
+    }
     names = {
         **LLAMA,
-        **name_layers(LAYERS, {
-            **HEAD_NORMS,
-            "post_self_attn_layernorm": "post_attention_norm",
-            "post_feedforward_layernorm": "post_ffw_norm",
-            "post_mlp_layernorm": "post_ffw_norm",
-            "layer_scalar": "layer_output_scale",
-            "self_attn.sinks": "attn_sinks",
-            "self_attn.attention_sink_bias": "attn_sinks",
-            "attention_conv.base_kernel": "attn_conv_base",
-            "attention_conv.kernel_projection": "attn_conv_proj",
-            "mlp_conv.base_kernel": "ffn_conv_base",
-            "mlp_conv.kernel_projection": "ffn_conv_proj",
-        }),
         "model.lm_head": "output",
         "model.fc": "fc",
         "model.hidden_norm": "enc.output_norm",
@@ -68,7 +69,8 @@ class DFlashConverter(DraftConverter, Qwen3Converter):
         "model.candidate_selector.predecessor_codebook": "selector_predecessor",
         "model.candidate_selector.successor_codebook": "selector_successor",
         "model.candidate_selector.hidden_projection": "selector_hidden",
-    }  # fmt: skip
+    }
+    suffixes = {"sinks": ".weight", "attention_sink_bias": ".weight", "_codebook": ".weight"}
 
     @property
     def draft(self) -> dict[str, Any]:
@@ -88,9 +90,7 @@ class DFlashConverter(DraftConverter, Qwen3Converter):
                 f"{self.folder.path}: mask_embedding.pt is a Python pickle, which can run any "
                 "program; store its row in the weights of model.embed_tokens"
             )
-        name = name if name.startswith("model.") else f"model.{name}"
-        is_bare = "sink" in name and not name.endswith(".weight")
-        return Converter.select(self, f"{name}.weight" if is_bare else name)
+        return Converter.select(self, name if name.startswith("model.") else f"model.{name}")
 
     def keys(self) -> None:
         super().keys()
@@ -144,8 +144,6 @@ class DFlashConverter(DraftConverter, Qwen3Converter):
             shape = array.shape
             pairs = array.reshape(-1, self.head_dim // 2, 2, *shape[1:])
             array = pairs.swap(1, 2).reshape(*shape)
-        if name.endswith("_codebook"):
-            name += ".weight"
         yield from super().tensors(name, array, layer)
 
     def vocabulary(self, v: Vocabulary) -> None:
@@ -164,6 +162,7 @@ class DSparkConverter(DFlashConverter):
         "Lfm2DSparkDraftModel",
         "LingDSparkModel",
     )
+    skipped = ("model.t2d",)
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         config, aux = folder.config, folder.config.get("aux_hidden_state_layer_ids")
@@ -181,9 +180,6 @@ class DSparkConverter(DFlashConverter):
         self.n_vocab_draft = self.find("draft_vocab_size") or self.n_vocab
         if self.n_vocab_draft > self.n_vocab:
             raise ModelError(f"draft_vocab_size must be at most {self.n_vocab}")
-
-    def select(self, name: str) -> str | None:
-        return None if name == "t2d" else super().select(name)
 
     def keys(self) -> None:
         super().keys()

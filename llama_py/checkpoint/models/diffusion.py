@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from llama_py.checkpoint.converter import Converter, Keys
+from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.models.llama import RotatedConverter
 from llama_py.checkpoint.models.qwen3moe import Qwen3MoeConverter
 from llama_py.checkpoint.names import name_layers
 from llama_py.checkpoint.pooling import pooling_keys
+from llama_py.checkpoint.shared_keys import VOCAB_SIZE, Keys
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 MASK: Keys = (("tokenizer.ggml.mask_token_id", "u32", ("mask_token_id",)),)
@@ -41,7 +42,7 @@ class LladaConverter(RotatedConverter):
         super().keys()
         pooling_keys(self.folder, self.out)
         out = self.out
-        out.u32("vocab_size", self.integer("vocab_size"))
+        self.copy(VOCAB_SIZE)
         n_head = self.integer("num_attention_heads", "n_heads")
         n_rot = self.find("head_dim") or self.integer("hidden_size", "d_model") // n_head
         out.u32("rope.dimension_count", n_rot)
@@ -63,7 +64,7 @@ class LladaMoeConverter(ExpertsConverter):
 
     def keys(self) -> None:
         super().keys()
-        self.copy((("expert_feed_forward_length", "u32", ("expert_intermediate_size",)),))
+        self.copy(("expert_feed_forward_length", "u32", ("expert_intermediate_size",)))
         self.out.u32("tokenizer.ggml.mask_token_id", LLADA_MOE_MASK)
         self.out.boolean("attention.causal", False)
         self.out.boolean("diffusion.shift_logits", False)

@@ -10,9 +10,8 @@ from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.experts import per_layer
 from llama_py.checkpoint.folder import CheckpointFolder
-from llama_py.checkpoint.models.deepseek import INDEXER_KEYS, SparseConverter
-from llama_py.checkpoint.names import LAYERS, name_layers
-from llama_py.checkpoint.vocabulary import Vocabulary
+from llama_py.checkpoint.models.deepseek import SparseConverter
+from llama_py.checkpoint.shared_keys import INDEXER_KEYS
 
 DRAFT = "model.mtp."
 # Values of the variant that llama.cpp has
@@ -39,13 +38,9 @@ class Dots3NoteConverter(SparseConverter):
         "Dots3NoteForConditionalGeneration",
         "Dots3NoteTextForCausalLM",
     )
-    names = {
-        **SparseConverter.names,
-        **name_layers(
-            LAYERS,
-            {"self_attn.k_rope_only_layernorm": "attn_k_norm", "self_attn.g_proj": "attn_gate"},
-        ),
-    }
+    layers = {"self_attn.k_rope_only_layernorm": "attn_k_norm", "self_attn.g_proj": "attn_gate"}
+    skipped = ("vision_encoder.", "audio_encoder.")
+    roles = {"eot": "<|endofassistant|>"}
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         super().__init__(folder, options)
@@ -66,8 +61,6 @@ class Dots3NoteConverter(SparseConverter):
         return layer >= self.n_trunk or types[layer] == "sliding_attention"
 
     def select(self, name: str) -> str | None:
-        if name.startswith(("vision_encoder.", "audio_encoder.")):
-            return None
         selected = super().select(name)
         if selected is None or not selected.startswith(DRAFT):
             return selected
@@ -112,10 +105,6 @@ class Dots3NoteConverter(SparseConverter):
         out.u32("attention.value_length_swa", rank)
         out.u32("attention.key_length_mla_swa", self.integer("swa_qk_nope_head_dim") + n_rot)
         out.u32("attention.value_length_mla_swa", self.integer("swa_v_head_dim"))
-        if self.n_layer > self.n_trunk:
-            out.u32("nextn_predict_layers", self.n_layer - self.n_trunk)
-        self.copy(INDEXER_KEYS)
+        self.draft_key()
+        self.copy(*INDEXER_KEYS)
         out.array("attention.indexer.types", [not window for window in windows])
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.bpe(roles={"eot": "<|endofassistant|>"})

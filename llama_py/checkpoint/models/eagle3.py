@@ -8,7 +8,7 @@ from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.llama import LlamaConverter
-from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers
+from llama_py.checkpoint.names import LLAMA
 from llama_py.checkpoint.target import TargetConverter
 from llama_py.checkpoint.vocabulary import Vocabulary
 
@@ -23,14 +23,15 @@ class Eagle3Converter(TargetConverter, LlamaConverter):
         "Eagle3Speculator",
         "Eagle3DraftModel",
     )
+    layers = {"hidden_norm": "attn_norm_2"}
     names = {
         **LLAMA,
-        **name_layers(LAYERS, {"hidden_norm": "attn_norm_2"}),
         "norm": "output_norm",
         "embed_tokens": "token_embd",
         "fc": "fc",
         "input_norm": "enc.output_norm",
     }
+    skipped = ("t2d",)
     target_is_needed = True
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
@@ -46,8 +47,6 @@ class Eagle3Converter(TargetConverter, LlamaConverter):
         out.boolean("norm_before_fc", config.get("norm_before_fc", False))
 
     def select(self, name: str) -> str | None:
-        if name == "t2d":
-            return None
         for start in ("midlayer.", "layers.0."):
             if name.startswith(start):
                 name = LAYER + name.removeprefix(start)

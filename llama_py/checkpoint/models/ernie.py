@@ -7,7 +7,7 @@ from typing import ClassVar
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter
-from llama_py.checkpoint.names import LAYERS, LLAMA, ROUTED_EXPERTS, name_layers
+from llama_py.checkpoint.names import ROUTED_EXPERTS
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 DRAFT = (
@@ -39,9 +39,7 @@ class ErnieConverter(Converter):
 
     def vocabulary(self, v: Vocabulary) -> None:
         v.sentencepiece()
-        prefix = v.folder.json("tokenizer_config.json").get("add_prefix_space")
-        if prefix is not None:
-            self.out.boolean("tokenizer.ggml.add_space_prefix", prefix)
+        v.write_space_prefix()
 
 
 class PaddleOcrConverter(ErnieConverter):
@@ -52,28 +50,19 @@ class PaddleOcrConverter(ErnieConverter):
 class ErnieMoeConverter(ErnieConverter, ExpertsConverter):
     arch = "ernie4_5-moe"
     classes: ClassVar[tuple[str, ...]] = ("Ernie4_5_MoeForCausalLM",)
-    names = {
-        **LLAMA,
-        **name_layers(
-            LAYERS, {**ROUTED_EXPERTS, "mlp.moe_statics.e_score_correction": "exp_probs_b"}
-        ),
-    }
+    layers = {**ROUTED_EXPERTS, "mlp.moe_statics.e_score_correction": "exp_probs_b"}
+    skipped = DRAFT
     parts = ("gate_proj", "up_proj", "down_proj")
-
-    def select(self, name: str) -> str | None:
-        return None if name.startswith(DRAFT) else super().select(name)
 
     def keys(self) -> None:
         super().keys()
         self.copy(
-            (
-                ("expert_count", "u32!", ("moe_num_experts",)),
-                ("expert_used_count", "u32!", ("moe_k",)),
-                ("interleave_moe_layer_step", "u32!", ("moe_layer_interval",)),
-                ("leading_dense_block_count", "u32!", ("moe_layer_start_index",)),
-                ("expert_feed_forward_length", "u32", ("moe_intermediate_size",)),
-                ("expert_shared_count", "u32", ("moe_num_shared_experts",)),
-            )
+            ("expert_count", "u32!", ("moe_num_experts",)),
+            ("expert_used_count", "u32!", ("moe_k",)),
+            ("interleave_moe_layer_step", "u32!", ("moe_layer_interval",)),
+            ("leading_dense_block_count", "u32!", ("moe_layer_start_index",)),
+            ("expert_feed_forward_length", "u32", ("moe_intermediate_size",)),
+            ("expert_shared_count", "u32", ("moe_num_shared_experts",)),
         )
         length, heads = self.find("intermediate_size"), self.find("num_key_value_heads")
         if self.find("moe_num_shared_experts") and length is not None and heads:

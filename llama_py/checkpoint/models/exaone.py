@@ -12,16 +12,9 @@ from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.olmo import Olmo2Converter
 from llama_py.checkpoint.models.qwen3next import DRAFT
-from llama_py.checkpoint.names import (
-    EXPERTS,
-    HEAD_NORMS,
-    LAYERS,
-    LLAMA,
-    NEXTN,
-    SHARED_EXPERTS,
-    name_layers,
-)
+from llama_py.checkpoint.names import EXPERTS, HEAD_NORMS, LLAMA, NEXTN, SHARED_EXPERTS, name_layers
 from llama_py.checkpoint.rotary import rope_factors
+from llama_py.checkpoint.shared_keys import VOCAB_SIZE
 
 FACTOR = 16.0  # of RoPE, without another
 
@@ -61,7 +54,8 @@ class ExaoneConverter(Converter):
 class Exaone4Converter(Converter):
     arch = "exaone4"
     classes: ClassVar[tuple[str, ...]] = ("Exaone4ForCausalLM",)
-    names = {**Olmo2Converter.names, **name_layers(LAYERS, NEXTN)}
+    names = Olmo2Converter.names
+    layers = NEXTN
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         super().__init__(folder, options)
@@ -69,11 +63,10 @@ class Exaone4Converter(Converter):
 
     def keys(self) -> None:
         super().keys()
-        out = self.out
-        out.u32("vocab_size", self.integer("vocab_size"))
+        self.copy(VOCAB_SIZE)
         if (window := self.find("sliding_window")) is not None:
-            out.u32("attention.sliding_window", window)
-            out.array("attention.sliding_window_pattern", self._windows())
+            self.out.u32("attention.sliding_window", window)
+            self.out.array("attention.sliding_window_pattern", self._windows())
 
     def _windows(self) -> list[bool]:
         """Return which layers have a window; sliding_window_pattern is "LLLG", or the period."""
@@ -132,10 +125,13 @@ class Exaone45Converter(DraftingExaoneConverter):
 class ExaoneMoeConverter(DraftingExaoneConverter, ExpertsConverter):
     arch = "exaone-moe"
     classes = ("ExaoneMoEForCausalLM", "ExaoneMoeForCausalLM")
-    names = {
-        **LLAMA,
-        **name_layers(LAYERS, {**HEAD_NORMS, **EXPERTS, **SHARED_EXPERTS, **NEXTN}),
-        f"{LAYERS}.mlp.e_score_correction": "blk.{}.exp_probs_b",
+    names = LLAMA
+    layers = {
+        **HEAD_NORMS,
+        **EXPERTS,
+        **SHARED_EXPERTS,
+        **NEXTN,
+        "mlp.e_score_correction": "exp_probs_b",
     }
 
     def keys(self) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 
 from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
 from llama_py.checkpoint.models.mamba import Mamba2Converter
-from llama_py.checkpoint.names import LAYERS, LLAMA, MAMBA, name_layers
+from llama_py.checkpoint.names import LLAMA, MAMBA
+from llama_py.checkpoint.shared_keys import VOCAB_SIZE
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 FEED_FORWARD = {f"feed_forward.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")}
@@ -33,11 +34,8 @@ class FalconH1Converter(Mamba2Converter):
 
     arch = "falcon-h1"
     classes = ("FalconH1ForCausalLM",)
-    names = {
-        **LLAMA,
-        **name_layers(LAYERS, {**MAMBA, **FEED_FORWARD, "pre_ff_layernorm.weight": "ffn_norm"}),
-        "model.final_layernorm": "output_norm",
-    }
+    names = {**LLAMA, "model.final_layernorm": "output_norm"}
+    layers = {**MAMBA, **FEED_FORWARD, "pre_ff_layernorm.weight": "ffn_norm"}
 
     def state_names(self, *names: str) -> tuple[str, ...]:
         return (*names, *(f"mamba_{name}" for name in names))
@@ -86,16 +84,14 @@ class FalconH1Converter(Mamba2Converter):
 
     def keys(self) -> None:
         super().keys()
-        self.out.u32("vocab_size", self.integer("vocab_size"))
+        self.copy(VOCAB_SIZE)
         self.out.u32("context_length", self.config.get("max_position_embeddings", 0))
         self.copy(
-            (
-                ("feed_forward_length", "u32!", ("intermediate_size",)),
-                ("attention.head_count", "u32!", ("num_attention_heads",)),
-                ("attention.head_count_kv", "u32!", ("num_key_value_heads",)),
-                ("attention.key_length", "u32!", ("head_dim",)),
-                ("attention.value_length", "u32!", ("head_dim",)),
-            )
+            ("feed_forward_length", "u32!", ("intermediate_size",)),
+            ("attention.head_count", "u32!", ("num_attention_heads",)),
+            ("attention.head_count_kv", "u32!", ("num_key_value_heads",)),
+            ("attention.key_length", "u32!", ("head_dim",)),
+            ("attention.value_length", "u32!", ("head_dim",)),
         )
         if (theta := self.rope.get("rope_theta")) is None:
             raise self.refuse(("rope_theta",))

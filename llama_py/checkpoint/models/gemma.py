@@ -7,8 +7,7 @@ from typing import ClassVar
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.models.qwen3next import plus_one
-from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, LLAMA, name_layers
+from llama_py.checkpoint.names import HEAD_NORMS
 from llama_py.checkpoint.pooling import find_modules, pooling_keys
 from llama_py.checkpoint.safetensors import read_safetensors
 from llama_py.checkpoint.special_tokens import SpecialTokens
@@ -20,21 +19,15 @@ GEMMA_NORMS = {
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
-GEMMA2 = {**LLAMA, **name_layers(LAYERS, GEMMA_NORMS)}
 
 
 class GemmaConverter(Converter):
-    """Norms are stored less 1. The embeddings are the output matrix as well."""
+    """The embeddings are the output matrix as well."""
 
     arch = "gemma"
     classes = ("GemmaForCausalLM",)
-
-    def select(self, name: str) -> str | None:
-        return None if name == "lm_head.weight" else super().select(name)
-
-    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
-        array = array.map(plus_one) if name.endswith("norm.weight") else array
-        yield from super().tensors(name, array, layer)
+    skipped = ("lm_head.weight",)
+    adds_one = ("norm.weight",)
 
     def keys(self) -> None:
         head_dim = self.integer("head_dim")
@@ -62,7 +55,7 @@ class GemmaConverter(Converter):
 class Gemma2Converter(GemmaConverter):
     arch = "gemma2"
     classes = ("Gemma2ForCausalLM",)
-    names = GEMMA2
+    layers = GEMMA_NORMS
 
     def keys(self) -> None:
         super().keys()
@@ -80,7 +73,7 @@ class Gemma2Converter(GemmaConverter):
 class Gemma3Converter(Converter):
     arch = "gemma3"
     classes: ClassVar[tuple[str, ...]] = ("Gemma3ForCausalLM", "Gemma3ForConditionalGeneration")
-    names = {**GEMMA2, **name_layers(LAYERS, HEAD_NORMS)}
+    layers = {**GEMMA_NORMS, **HEAD_NORMS}
     defaults = {
         "vocab_size": 262208,
         "max_position_embeddings": 131072,
@@ -91,13 +84,11 @@ class Gemma3Converter(Converter):
         "rope_theta": 1e6,
         "rope_local_base_freq": 1e4,
     }
-    adds_one = True  # to norms
+    adds_one: ClassVar[tuple[str, ...]] = ("norm.weight",)
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if "embed_tokens.weight" in name:
             array = array.rows(0, self._n_tokens(array.shape[0]))
-        elif self.adds_one and name.endswith("norm.weight"):
-            array = array.map(plus_one)
         yield from super().tensors(name, array, layer)
 
     def _n_tokens(self, n_rows: int) -> int:

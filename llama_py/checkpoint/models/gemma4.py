@@ -12,7 +12,6 @@ import numpy as np
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, concat, stack
-from llama_py.checkpoint.merge import PartGatherer
 from llama_py.checkpoint.models.gemma import Gemma3Converter
 from llama_py.checkpoint.names import LAYERS, name_layers
 from llama_py.checkpoint.sentencepiece import BYTE, CONTROL, NORMAL, USER_DEFINED
@@ -53,6 +52,7 @@ GEMMA4 = {
     "post_feedforward_layernorm_1": "post_ffw_norm_1",
     "post_feedforward_layernorm_2": "post_ffw_norm_2",
 }
+BARE = ("layer_scalar", ".experts.gate_up_proj", ".experts.down_proj")  # names without a suffix
 DRAFT = {"pre_projection": "nextn.pre_projection", "post_projection": "nextn.post_projection"}
 PROJECTION = re.compile(r"(model\.altup_(?:unembed_)?projections)\.(\d+)\.weight")
 N_ALTUP = 4
@@ -71,10 +71,11 @@ class Gemma3nConverter(Gemma3Converter):
     names = {
         **Gemma3Converter.names,
         **PER_LAYER,
-        **name_layers(LAYERS, ALTUP),
         "model.altup_projections": "altup_proj",
         "model.altup_unembed_projections": "altup_unembd_proj",
     }
+    layers = ALTUP
+    suffixes = {"_scale": ".weight"}
     defaults = {
         **Gemma3Converter.defaults,
         "vocab_size": 262400,
@@ -82,27 +83,17 @@ class Gemma3nConverter(Gemma3Converter):
         "num_key_value_heads": 2,
         "final_logit_softcapping": 30.0,
     }
-    adds_one = False
-
-    @cached_property
-    def projections(self) -> PartGatherer:
-        return PartGatherer()
-
-    def select(self, name: str) -> str | None:
-        return super().select(f"{name}.weight" if name.endswith("_scale") else name)
+    adds_one = ()
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if "embed_tokens.weight" in name or "embed_tokens_per_layer" in name:
             yield self.rename(name), pad_rows(array, self.integer("vocab_size"))
         elif match := PROJECTION.fullmatch(name):
-            found = self.projections.add(match[1], int(match[2]), array, N_ALTUP - 1)
+            found = self.gatherer.add(match[1], int(match[2]), array, N_ALTUP - 1)
             if found is not None:
                 yield self.rename(f"{match[1]}.weight"), stack(found)
         else:
             yield from super().tensors(name, array, layer)
-
-    def check_complete(self) -> None:
-        self.projections.check_complete(self.folder.path)
 
     def keys(self) -> None:
         super().keys()
@@ -124,13 +115,13 @@ class Gemma3nConverter(Gemma3Converter):
 class Gemma4Converter(Gemma3Converter):
     arch = "gemma4"
     classes: ClassVar[tuple[str, ...]] = ("Gemma4ForConditionalGeneration", "Gemma4ForCausalLM")
-    names = {**Gemma3Converter.names, **PER_LAYER, **name_layers(LAYERS, GEMMA4)}
+    names = {**Gemma3Converter.names, **PER_LAYER}
+    layers = GEMMA4
+    suffixes = dict.fromkeys(
+        ("layer_scalar", ".experts.gate_up_proj", ".experts.down_proj"), ".weight"
+    )
     defaults = {**Gemma3Converter.defaults, "vocab_size": 262144, "num_kv_shared_layers": 0}
-    adds_one = False
-
-    def select(self, name: str) -> str | None:
-        is_bare = name.endswith("layer_scalar") or ".experts." in name
-        return super().select(f"{name.removesuffix('.weight')}.weight" if is_bare else name)
+    adds_one = ()
 
     @cached_property
     def windows(self) -> list[bool]:

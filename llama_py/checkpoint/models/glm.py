@@ -10,21 +10,28 @@ from llama_py.checkpoint.arrays import LazyArray, NamedArrays, concat
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.experts import ExpertsConverter, NextnConverter
 from llama_py.checkpoint.folder import CheckpointFolder
-from llama_py.checkpoint.models.deepseek import INDEXER_KEYS, DeepseekV2Converter, SparseConverter
+from llama_py.checkpoint.models.deepseek import DeepseekV2Converter, SparseConverter
 from llama_py.checkpoint.models.kimi_linear import DeltaConverter
-from llama_py.checkpoint.models.qwen3next import decay
 from llama_py.checkpoint.names import (
     DELTA_ATTENTION,
     HEAD_NORMS,
     INDEXER,
     LATENT,
-    LAYERS,
-    LLAMA,
     NEXTN,
     ROUTED_EXPERTS,
-    name_layers,
 )
-from llama_py.checkpoint.vocabulary import Vocabulary
+from llama_py.checkpoint.shared_keys import (
+    DENSE_LAYERS,
+    EXPERT_NORM,
+    EXPERT_SCALE,
+    EXPERT_SIZE,
+    HYPER_CONNECTION,
+    INDEXER_KEYS,
+    KEY_RANK,
+    SHARED_COUNT,
+    VOCAB_SIZE,
+)
+from llama_py.checkpoint.values import decay
 
 ROTATED = ("q_proj.weight", "q_proj.bias", "k_proj.weight", "k_proj.bias")
 NORMS = {
@@ -49,7 +56,8 @@ MOE_KEYS = (
 class Glm4Converter(Converter):
     arch = "glm4"
     classes: ClassVar[tuple[str, ...]] = ("Glm4ForCausalLM", "Glm4vForConditionalGeneration")
-    names = {**LLAMA, **name_layers(LAYERS, {**NORMS, **NEXTN})}
+    layers = {**NORMS, **NEXTN}
+    roles = GLM4
 
     @property
     def n_rot(self) -> int:
@@ -63,9 +71,6 @@ class Glm4Converter(Converter):
         if "mrope_section" in self.rope and name.endswith(ROTATED):
             array = join_halves(array, self.head_dim, self.n_rot)
         yield from super().tensors(name, array, layer)
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.bpe(roles=GLM4)
 
 
 def join_halves(array: LazyArray, head_dim: int, n_rot: int) -> LazyArray:
@@ -84,73 +89,61 @@ class GlmOcrConverter(Glm4Converter):
         super().__init__(folder, options)
         self.n_layer += self.find("num_nextn_predict_layers") or 0
 
-    def keys(self) -> None:
-        super().keys()
-        self.copy((("nextn_predict_layers", "u32", ("num_nextn_predict_layers",)),))
+    own_keys = (("nextn_predict_layers", "u32", ("num_nextn_predict_layers",)),)
 
 
 class Glm4MoeConverter(ExpertsConverter, NextnConverter):
     arch = "glm4moe"
     classes: ClassVar[tuple[str, ...]] = ("Glm4MoeForCausalLM", "Glm4vMoeForConditionalGeneration")
-    names = {
-        **LLAMA,
-        **name_layers(LAYERS, {**ROUTED_EXPERTS, **HEAD_NORMS, **NEXTN}),
-        f"{LAYERS}.post_attention_layernorm": "blk.{}.post_attention_norm",
+    layers = {
+        **ROUTED_EXPERTS,
+        **HEAD_NORMS,
+        **NEXTN,
+        "post_attention_layernorm": "post_attention_norm",
     }
+    roles = GLM
 
     def keys(self) -> None:
         super().keys()
         part = self.rope.get("partial_rotary_factor", 0.5)
         self.out.u32("rope.dimension_count", int(self.head_dim * part))
-        self.copy(MOE_KEYS)
+        self.copy(*MOE_KEYS)
         self.set_gating("sigmoid")
         self.copy(
-            (
-                ("expert_weights_scale", "f32", ("routed_scaling_factor",)),
-                ("expert_weights_norm", "bool", ("norm_topk_prob",)),
-            )
+            ("expert_weights_scale", "f32", ("routed_scaling_factor",)),
+            ("expert_weights_norm", "bool", ("norm_topk_prob",)),
         )
         self.nextn_key()
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.bpe(roles=GLM)
 
 
 class SolarOpenConverter(Glm4MoeConverter):
     classes: ClassVar[tuple[str, ...]] = ("SolarOpenForCausalLM",)
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.bpe(roles=SOLAR)
+    roles = SOLAR
 
 
 class Glm4MoeLiteConverter(DeepseekV2Converter):
     classes: ClassVar[tuple[str, ...]] = ("Glm4MoeLiteForCausalLM",)
     has_nextn = True
+    roles = GLM
 
     def keys(self) -> None:
         super().keys()
-        if self.n_layer > self.n_trunk:
-            self.nextn_key()
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.bpe(roles=GLM)
+        self.draft_key()
 
 
 class GlmMoeDsaConverter(SparseConverter):
     arch = "glm-dsa"
     classes: ClassVar[tuple[str, ...]] = ("GlmMoeDsaForCausalLM",)
+    roles = GLM
 
     def keys(self) -> None:
         super().keys()
         part = self.rope.get("partial_rotary_factor", 1.0)
         self.out.u32("rope.dimension_count", int(self.integer("qk_rope_head_dim") * part))
         self.nextn_key()
-        self.copy(INDEXER_KEYS)
+        self.copy(*INDEXER_KEYS)
         if (types := self.find("indexer_types")) is not None:
             self.out.array("attention.indexer.types", [t == "full" for t in types])
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.bpe(roles=GLM)
 
 
 HYPER = re.compile(r".*\.(hc_(attn|ffn)_(fn|base|scale)|index_kpool_compress_(ape|gate))")
@@ -169,23 +162,21 @@ EXACT = ("hc_attn_", "hc_ffn_", "indexer_compressor_", "ssm_a", "ssm_dt", "exp_p
 class Glm5NextConverter(DeltaConverter, NextnConverter):
     arch = "glm5-next"
     classes: ClassVar[tuple[str, ...]] = ("Glm5NextForConditionalGeneration",)
-    names = {
-        **LLAMA,
-        **name_layers(
-            LAYERS,
-            {**ROUTED_EXPERTS, **LATENT, **DELTA_ATTENTION, **INDEXER, **NEXTN, **CONNECTIONS,
-             **POOL},
-        ),
-    }  # fmt: skip
+    layers = {
+        **ROUTED_EXPERTS,
+        **LATENT,
+        **DELTA_ATTENTION,
+        **INDEXER,
+        **NEXTN,
+        **CONNECTIONS,
+        **POOL,
+    }
+    drops_tied_output = True
+    roles = GLM
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         super().__init__(folder, options)
         self.config.pop("head_dim", None)
-
-    def select(self, name: str) -> str | None:
-        selected = super().select(name)
-        is_tied = bool(self.config.get("tie_word_embeddings", False))
-        return None if is_tied and selected == "lm_head.weight" else selected
 
     def kv_sizes(self, layer: int | None) -> tuple[int, int, int]:
         return self.integer("num_attention_heads"), *super().kv_sizes(layer)[1:]
@@ -212,38 +203,23 @@ class Glm5NextConverter(DeltaConverter, NextnConverter):
         out = self.out
         kinds = [int(self.is_full(i)) for i in range(self.n_layer)]
         out.array("attention.head_count_kv", kinds)
-        self.copy((("vocab_size", "u32!", ("vocab_size",)),))
+        self.copy(VOCAB_SIZE)
         out.f32("attention.layer_norm_epsilon", 1e-6)
-        if self.n_layer > self.n_trunk:
-            self.nextn_key()
+        self.draft_key()
         self.delta_keys()
         if self.find("qk_rope_head_dim") != 0 or not self.find("mla_use_nope"):
             raise self.refuse(("qk_rope_head_dim",), "0, as in GLM-5.3")
-        self.copy((("attention.q_lora_rank", "u32!", ("q_lora_rank",)),))
-        out.u32("attention.kv_lora_rank", self.integer("kv_lora_rank"))
+        self.copy(("attention.q_lora_rank", "u32!", ("q_lora_rank",)), KEY_RANK)
         out.u32("rope.dimension_count", 0)
         self.latent_keys()
-        self.copy(INDEXER_KEYS)
-        self.copy((("attention.indexer.kpool", "u32!", ("index_kpool",)),))
+        self.copy(*INDEXER_KEYS, ("attention.indexer.kpool", "u32!", ("index_kpool",)))
         tail = self.config.get("index_kpool_always_select_tail", True)
         out.boolean("attention.indexer.kpool_select_tail", tail)
         if (types := self.find("indexer_types")) is not None:
             out.array("attention.indexer.types", [t == "full" for t in types])
         self.copy(
-            (
-                ("hyper_connection.count", "u32!", ("hc_mult",)),
-                ("hyper_connection.sinkhorn_iterations", "u32!", ("hc_sinkhorn_iters",)),
-                ("hyper_connection.epsilon", "f32!", ("hc_eps",)),
-                ("leading_dense_block_count", "u32!", ("first_k_dense_replace",)),
-                ("expert_feed_forward_length", "u32!", ("moe_intermediate_size",)),
-                ("expert_shared_count", "u32!", ("n_shared_experts",)),
-                ("expert_weights_scale", "f32!", ("routed_scaling_factor",)),
-                ("expert_weights_norm", "bool!", ("norm_topk_prob",)),
-            )
+            *HYPER_CONNECTION, DENSE_LAYERS, EXPERT_SIZE, SHARED_COUNT, EXPERT_SCALE, EXPERT_NORM
         )
         if (limit := self.find("swiglu_limit")) is not None:
             out.array("swiglu_clamp_exp", [limit] * self.n_layer)
             out.array("swiglu_clamp_shexp", [limit] * self.n_layer)
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.bpe(roles=GLM)

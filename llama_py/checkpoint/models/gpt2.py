@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cached_property
 
 import numpy as np
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, concat
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.merge import PartGatherer
 from llama_py.checkpoint.models.plm import UNGATED
 from llama_py.checkpoint.names import name_layers
 from llama_py.checkpoint.special_tokens import SpecialTokens
@@ -179,19 +177,12 @@ class RuGpt3XlConverter(Converter):
     classes = ("RuGPT3XLForCausalLM",)
     names = {**UNGATED, "model.embed_positions": "position_embd"}
 
-    @cached_property
-    def parts(self) -> PartGatherer:
-        return PartGatherer()
-
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         module, _, suffix = name.rpartition(".")
         path, _, part = module.rpartition(".self_attn.")
         if part not in ("q_proj", "k_proj", "v_proj"):
             yield from super().tensors(name, array, layer)
             return
-        found = self.parts.add(f"{path}.self_attn ({suffix})", "qkv".index(part[0]), array, 3)
+        found = self.gatherer.add(f"{path}.self_attn ({suffix})", "qkv".index(part[0]), array, 3)
         if found is not None:
             yield f"blk.{layer}.attn_qkv.{suffix}", concat(found)
-
-    def check_complete(self) -> None:
-        self.parts.check_complete(self.folder.path)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.names import EXPERTS, LAYERS, LLAMA, name_layers
+from llama_py.checkpoint.names import EXPERTS
 from llama_py.checkpoint.nvfp4 import pack_mxfp4
+from llama_py.checkpoint.shared_keys import WINDOW
 
 PARTS = {0: "gate_proj", 1: "up_proj"}  # alternate rows of gate_up_proj
 
@@ -13,21 +14,14 @@ PARTS = {0: "gate_proj", 1: "up_proj"}  # alternate rows of gate_up_proj
 class GptOssConverter(Converter):
     arch = "gpt-oss"
     classes = ("GptOssForCausalLM",)
-    names = {
-        **LLAMA,
-        **name_layers(
-            LAYERS,
-            {
-                **EXPERTS,
-                "mlp.router": "ffn_gate_inp",
-                "self_attn.sinks": "attn_sinks",
-                "post_attention_layernorm": "post_attention_norm",
-            },
-        ),
+    layers = {
+        **EXPERTS,
+        "mlp.router": "ffn_gate_inp",
+        "self_attn.sinks": "attn_sinks",
+        "post_attention_layernorm": "post_attention_norm",
     }
-
-    def select(self, name: str) -> str | None:
-        return super().select(f"{name}.weight" if "sinks" in name else name)
+    suffixes = {"sinks": ".weight"}
+    own_keys = (WINDOW, ("expert_feed_forward_length", "u32!", ("intermediate_size",)))
 
     def take_blocks(self, stored: dict[str, LazyArray]) -> NamedArrays:
         if (self.config.get("quantization_config") or {}).get("quant_method") != "mxfp4":
@@ -60,12 +54,3 @@ class GptOssConverter(Converter):
         for i, part in PARTS.items():
             made = pairs.rows(i, i + 1, 2).reshape(n_experts, n // 2, *rest)
             yield self.rename(f"{base.removesuffix('gate_up_proj')}{part}.{kind}"), made
-
-    def keys(self) -> None:
-        super().keys()
-        self.copy(
-            (
-                ("attention.sliding_window", "u32!", ("sliding_window",)),
-                ("expert_feed_forward_length", "u32!", ("intermediate_size",)),
-            )
-        )

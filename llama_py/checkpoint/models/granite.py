@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from llama_py.checkpoint.experts import per_layer
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.llama import LlamaConverter
 from llama_py.checkpoint.models.mamba import CONTEXT, Mamba2Converter, write_padded
-from llama_py.checkpoint.names import LAYERS, MAMBA, name_layers
+from llama_py.checkpoint.names import MAMBA
 from llama_py.checkpoint.rotary import permute
 from llama_py.checkpoint.vocabulary import Vocabulary
 
@@ -46,7 +47,7 @@ class GraniteConverter(LlamaConverter):
     def keys(self) -> None:
         self.config.pop("head_dim", None)
         super().keys()
-        self.copy([row for row in SCALES if self.find(*row[2])])
+        self.copy(*(row for row in SCALES if self.find(*row[2])))
         if self.find("spatial_target_layers") or self.find("deepstack_layer_map"):
             self.out.array("deepstack_mapping", self._deepstack())
 
@@ -75,10 +76,8 @@ class GraniteConverter(LlamaConverter):
 class GraniteSwaConverter(GraniteConverter):
     arch = "granite_swa"
     classes: ClassVar[tuple[str, ...]] = ("GraniteSWAForCausalLM",)
-    names = {**LlamaConverter.names, **name_layers(LAYERS, {"self_attn.sinks": "attn_sinks"})}
-
-    def select(self, name: str) -> str | None:
-        return super().select(f"{name}.weight" if name.endswith("sinks") else name)
+    layers = {"self_attn.sinks": "attn_sinks"}
+    suffixes: ClassVar[Mapping[str, str]] = {"sinks": ".weight"}
 
     def keys(self) -> None:
         super().keys()
@@ -96,23 +95,14 @@ class GraniteMoeSwaConverter(GraniteSwaConverter):
     """Gate and up matrices remain one tensor."""
 
     classes: ClassVar[tuple[str, ...]] = ("GraniteMoeSWAForCausalLM",)
-    names = {
-        **GraniteSwaConverter.names,
-        **name_layers(
-            LAYERS,
-            {
-                **EXPERTS,
-                "block_sparse_moe.input_linear": "ffn_gate_up_exps",
-                "block_sparse_moe.experts.gate_up_proj": "ffn_gate_up_exps",
-                "block_sparse_moe.experts.down_proj": "ffn_down_exps",
-                "shared_mlp.input_linear": "ffn_up_shexp",
-            },
-        ),
+    layers = {
+        **EXPERTS,
+        "block_sparse_moe.input_linear": "ffn_gate_up_exps",
+        "block_sparse_moe.experts.gate_up_proj": "ffn_gate_up_exps",
+        "block_sparse_moe.experts.down_proj": "ffn_down_exps",
+        "shared_mlp.input_linear": "ffn_up_shexp",
     }
-
-    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
-        stored = ".block_sparse_moe.experts." in name and not name.endswith(".weight")
-        yield from super().tensors(f"{name}.weight" if stored else name, array, layer)
+    suffixes = dict.fromkeys(("sinks", ".gate_up_proj", ".experts.down_proj"), ".weight")
 
     def keys(self) -> None:
         super().keys()
@@ -123,7 +113,7 @@ class GraniteMoeSwaConverter(GraniteSwaConverter):
 class GraniteMoeConverter(GraniteConverter):
     arch = "granitemoe"
     classes: ClassVar[tuple[str, ...]] = ("GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM")
-    names = {**LlamaConverter.names, **name_layers(LAYERS, EXPERTS)}
+    layers = EXPERTS
 
     def keys(self) -> None:
         super().keys()
@@ -148,17 +138,11 @@ class GraniteHybridConverter(Mamba2Converter, GraniteMoeConverter):
 
     arch = "granitehybrid"
     classes: ClassVar[tuple[str, ...]] = ("GraniteMoeHybridForCausalLM", "BambaForCausalLM")
-    names = {
-        **GraniteMoeConverter.names,
-        **name_layers(
-            LAYERS,
-            {
-                **MAMBA,
-                **{f"feed_forward.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")},
-                "pre_ff_layernorm": "ffn_norm",
-            },
-        ),
-        "model.final_layernorm": "output_norm",
+    names = {**GraniteMoeConverter.names, "model.final_layernorm": "output_norm"}
+    layers = {
+        **MAMBA,
+        **{f"feed_forward.{part}_proj": f"ffn_{part}" for part in ("gate", "up", "down")},
+        "pre_ff_layernorm": "ffn_norm",
     }
     attention_types: tuple[str, ...] = ("attention", "full_attention")
     plain_archs: tuple[str, str] = ("granite", "granitemoe")
@@ -198,7 +182,7 @@ class GraniteHybridConverter(Mamba2Converter, GraniteMoeConverter):
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         in_attention = layer in self.attention_layers
         if not in_attention and layer is not None and ".mamba." in name:
-            yield self.rename(name), self.state_space(name, array)
+            yield from self.state_space(name, array)
         else:
             yield from GraniteMoeConverter.tensors(self, name, array, layer)
 
@@ -245,14 +229,12 @@ class GraniteSwitchConverter(GraniteMoeConverter):
 
     arch = "graniteswitch"
     classes: ClassVar[tuple[str, ...]] = ("GraniteSwitchForCausalLM",)
-    names = {
-        **LlamaConverter.names,
-        **name_layers(
-            LAYERS,
-            {"self_attn.o_proj.base_layer": "attn_output",
-             "shared_mlp.output_linear.base_layer": "ffn_down"},
-        ),
-    }  # fmt: skip
+    names = LlamaConverter.names
+    layers = {
+        "self_attn.o_proj.base_layer": "attn_output",
+        "shared_mlp.output_linear.base_layer": "ffn_down",
+    }
+    skipped = ("lm_head.weight", "model.switch.", "switch.")
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         super().__init__(folder, options)
@@ -270,11 +252,9 @@ class GraniteSwitchConverter(GraniteMoeConverter):
         out.f32("adapters.router_gain", self.config.get("control_token_gain", 15.0))
 
     def select(self, name: str) -> str | None:
-        is_switch = name.startswith(("model.switch.", "switch."))
         last = name.rpartition(".")[2]
-        if is_switch or last in ("adapter_token_ids", "control_to_substitute_lut"):
-            return None
-        return None if name == "lm_head.weight" else super().select(name)
+        is_table = last in ("adapter_token_ids", "control_to_substitute_lut")
+        return None if is_table else super().select(name)
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         base = name.removesuffix(".base_layer.weight")

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.merge import ExpertMerger
 from llama_py.checkpoint.models.llama import LlamaConverter
-from llama_py.checkpoint.names import LAYERS, name_layers
-from llama_py.checkpoint.vocabulary import Vocabulary
+from llama_py.checkpoint.names import name_layers
 
 CAP = 30.0
 
@@ -17,14 +15,14 @@ CAP = 30.0
 class GrokConverter(ExpertsConverter):
     arch = "grok"
     classes = ("GrokForCausalLM", "Grok1ForCausalLM")
+    layers = {
+        "pre_attn_norm": "attn_norm",
+        "post_attn_norm": "attn_output_norm",
+        "pre_moe_norm": "ffn_norm",
+        "post_moe_norm": "post_ffw_norm",
+    }
     names = {
         **LlamaConverter.names,
-        **name_layers(LAYERS, {
-            "pre_attn_norm": "attn_norm",
-            "post_attn_norm": "attn_output_norm",
-            "pre_moe_norm": "ffn_norm",
-            "post_moe_norm": "post_ffw_norm",
-        }),
         "transformer.in_out_embed": "token_embd",
         "transformer.rms_norm": "output_norm",
         **name_layers("transformer.decoder_layer.{}", {
@@ -44,6 +42,7 @@ class GrokConverter(ExpertsConverter):
     }  # fmt: skip
     parts = ("w1", "w2", "w3")
     needed = ("embedding_multiplier_scale", "output_multiplier_scale")
+    tokenizer = "either"
 
     def keys(self) -> None:
         super().keys()
@@ -52,10 +51,10 @@ class GrokConverter(ExpertsConverter):
         out.f32("router_logit_softcapping", self.config.get("router_logit_softcapping", CAP))
         if cap := find("final_logit_softcapping"):
             out.f32("final_logit_softcapping", cap)
-        self.copy((("expert_feed_forward_length", "u32", ("moe_intermediate_size",)),))
+        self.copy(("expert_feed_forward_length", "u32", ("moe_intermediate_size",)))
         if find("rope_type") in ("yarn", "original"):  # "original" means YaRN in Grok 2
             out.text("rope.scaling.type", "yarn")
-            self.copy(YARN_KEYS)
+            self.copy(*YARN_KEYS)
         if n := find("attn_temperature_len"):
             out.u32("attention.temperature_length", n)
         scale = self.config.get("attn_output_multiplier", self.head_dim**-0.5)
@@ -64,21 +63,9 @@ class GrokConverter(ExpertsConverter):
         out.f32("logit_scale", find("output_multiplier_scale"))
 
     @cached_property
-    def grok1_experts(self) -> ExpertMerger:
-        parts = ("linear", "linear_1", "linear_v")
-        return ExpertMerger(self.experts.n_experts, parts, "moe")
-
-    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
-        merged = self.grok1_experts.merge(name, array)
-        for new_name, new in ((name, array),) if merged is None else merged:
-            yield from super().tensors(new_name, new, layer)
-
-    def check_complete(self) -> None:
-        super().check_complete()
-        self.grok1_experts.check_complete(self.folder.path)
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.sentencepiece() if v.has("tokenizer.model") else v.bpe()
+    def mergers(self) -> list[ExpertMerger]:
+        parts = ("linear", "linear_1", "linear_v")  # of Grok 1
+        return [self.experts, ExpertMerger(self.experts.n_experts, parts, "moe")]
 
 
 YARN_KEYS = (

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.merge import ExpertMerger
 from llama_py.checkpoint.models.qwen3moe import Qwen3MoeConverter
-from llama_py.checkpoint.names import LAYERS, name_layers
 
 # Numbers of the model's program that config.json lacks
 PER_GROUP = 2
@@ -20,14 +18,11 @@ class GroveMoeConverter(Qwen3MoeConverter):
 
     arch = "grovemoe"
     classes = ("GroveMoeForCausalLM", "modeling_grove_moe.GroveMoeForCausalLM")
-    names = {
-        **Qwen3MoeConverter.names,
-        **name_layers(LAYERS, {
-            "mlp.chunk_experts.gate_proj": "ffn_gate_chexps",
-            "mlp.chunk_experts.up_proj": "ffn_up_chexps",
-            "mlp.chunk_experts.down_proj": "ffn_down_chexps",
-        }),
-    }  # fmt: skip
+    layers = {
+        "mlp.chunk_experts.gate_proj": "ffn_gate_chexps",
+        "mlp.chunk_experts.up_proj": "ffn_up_chexps",
+        "mlp.chunk_experts.down_proj": "ffn_down_chexps",
+    }
 
     def select(self, name: str) -> str | None:
         return None if name.endswith(".expert_bias") else super().select(name)
@@ -39,14 +34,6 @@ class GroveMoeConverter(Qwen3MoeConverter):
         self.out.f32("expert_group_scale", GROUP_SCALE)
 
     @cached_property
-    def chunks(self) -> ExpertMerger:
-        return ExpertMerger(self.experts.n_experts // PER_GROUP, self.parts, "chunk_experts")
-
-    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
-        merged = self.chunks.merge(name, array)
-        for new_name, new in ((name, array),) if merged is None else merged:
-            yield from super().tensors(new_name, new, layer)
-
-    def check_complete(self) -> None:
-        super().check_complete()
-        self.chunks.check_complete(self.folder.path)
+    def mergers(self) -> list[ExpertMerger]:
+        n = self.experts.n_experts // PER_GROUP
+        return [self.experts, ExpertMerger(n, self.parts, "chunk_experts")]

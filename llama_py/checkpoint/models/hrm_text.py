@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
-from llama_py.checkpoint.names import ATTENTION, FEED_FORWARD, LAYERS, name_layers
+from llama_py.checkpoint.names import ATTENTION, FEED_FORWARD
 
 FUSED = {"attn.gqkv_proj": ("attn_gate", "attn_q", "attn_k", "attn_v"),
          "mlp.gate_up_proj": ("ffn_gate", "ffn_up")}  # fmt: skip
@@ -20,8 +20,8 @@ class HrmTextConverter(Converter):
         "model.embed_tokens": "token_embd",
         "lm_head": "output",
         "model.z_L_init": "hrm.z_l_init",
-        **name_layers(LAYERS, {**ATTENTION, **FEED_FORWARD, "self_attn.gate_proj": "attn_gate"}),
     }
+    layers = {**ATTENTION, **FEED_FORWARD, "self_attn.gate_proj": "attn_gate"}
     needed = ("embedding_scale",)
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.experts import ExpertsConverter, NextnConverter
 from llama_py.checkpoint.folder import CheckpointFolder
-from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, LLAMA, NEXTN, ROUTED_EXPERTS, name_layers
+from llama_py.checkpoint.names import HEAD_NORMS, NEXTN, ROUTED_EXPERTS
 from llama_py.checkpoint.special_tokens import ROLES, SpecialTokens
 from llama_py.checkpoint.tiktoken import read_ranks, write_ranks
 from llama_py.checkpoint.vocabulary import Vocabulary
@@ -27,9 +27,7 @@ EXPERTS = {
 class HunyuanConverter(Converter):
     """Base of the dense models and of models with experts."""
 
-    def select(self, name: str) -> str | None:
-        is_tied = bool(self.config.get("tie_word_embeddings", False))
-        return None if is_tied and name == "lm_head.weight" else super().select(name)
+    drops_tied_output = True
 
     def scaled_rope(self, alpha: float, dim: int) -> None:
         """Set RoPE's base for a longer context: base * alpha ** (dim / (dim - 2))."""
@@ -59,7 +57,7 @@ class HunyuanConverter(Converter):
 class HunyuanMoeConverter(HunyuanConverter, ExpertsConverter):
     arch = "hunyuan-moe"
     classes = ("HunYuanMoEV1ForCausalLM",)
-    names = {**LLAMA, **name_layers(LAYERS, {**NORMS, **EXPERTS})}
+    layers = {**NORMS, **EXPERTS}
 
     def keys(self) -> None:
         super().keys()
@@ -87,7 +85,7 @@ class HunyuanMoeConverter(HunyuanConverter, ExpertsConverter):
 class HunyuanDenseConverter(HunyuanConverter):
     arch = "hunyuan-dense"
     classes = ("HunYuanDenseV1ForCausalLM",)
-    names = {**LLAMA, **name_layers(LAYERS, NORMS)}
+    layers = NORMS
 
     def keys(self) -> None:
         self.config.pop("num_experts", None)
@@ -143,11 +141,15 @@ class HunyuanVLConverter(HunyuanDenseConverter):
 class HyV3Converter(ExpertsConverter, NextnConverter):
     arch = "hy_v3"
     classes = ("HYV3ForCausalLM",)
-    names = {**LLAMA, **name_layers(LAYERS, {**ROUTED_EXPERTS, **HEAD_NORMS, **NEXTN, **{
-        "mlp.expert_bias": "exp_probs_b", "mlp.router.gate": "ffn_gate_inp",
+    layers = {
+        **ROUTED_EXPERTS,
+        **HEAD_NORMS,
+        **NEXTN,
+        "mlp.expert_bias": "exp_probs_b",
+        "mlp.router.gate": "ffn_gate_inp",
         **{f"mlp.shared_mlp.{part}_proj": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
         "mlp.e_score_correction": "exp_probs_b",
-    }})}  # fmt: skip
+    }
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         super().__init__(folder, options)
@@ -168,5 +170,4 @@ class HyV3Converter(ExpertsConverter, NextnConverter):
         self.out.boolean("expert_weights_norm", self.config.get("route_norm", True))
         self.out.f32("expert_weights_scale", self.config.get("router_scaling_factor", 1.0))
         self.set_gating("sigmoid")
-        if self.n_layer > self.n_trunk:
-            self.nextn_key()
+        self.draft_key()

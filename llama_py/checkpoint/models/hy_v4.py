@@ -7,9 +7,10 @@ import re
 
 from ggml_py.types import F32, GGMLType
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
-from llama_py.checkpoint.experts import per_layer
-from llama_py.checkpoint.models.deepseek import INDEXER_KEYS, DeepseekV2Converter
-from llama_py.checkpoint.names import INDEXER, LAYERS, name_layers
+from llama_py.checkpoint.experts import count_dense, per_layer
+from llama_py.checkpoint.models.deepseek import DeepseekV2Converter
+from llama_py.checkpoint.names import INDEXER
+from llama_py.checkpoint.shared_keys import INDEXER_KEYS
 
 KINDS = ("fn", "base", "scale")
 CONNECTIONS = {
@@ -31,20 +32,15 @@ class HyV4Converter(DeepseekV2Converter):
     classes = ("HYV4ForCausalLM",)
     names = {
         **DeepseekV2Converter.names,
-        **name_layers(
-            LAYERS,
-            {
-                **INDEXER,
-                **CONNECTIONS,
-                "self_attn.learnable_sink_param": "attn_sinks",
-                "self_attn.linear_gate": "attn_gate",
-            },
-        ),
         **{f"model.hc_head.hc_head_{kind}": f"output_hc_{kind}" for kind in KINDS},
     }
-
-    def select(self, name: str) -> str | None:
-        return None if name.startswith("model.mtp_layers.") else super().select(name)
+    layers = {
+        **INDEXER,
+        **CONNECTIONS,
+        "self_attn.learnable_sink_param": "attn_sinks",
+        "self_attn.linear_gate": "attn_gate",
+    }
+    skipped = ("model.mtp_layers.",)
 
     def kv_sizes(self, layer: int | None) -> tuple[int, int, int]:
         return self.integer("num_attention_heads"), *super().kv_sizes(layer)[1:]
@@ -69,21 +65,19 @@ class HyV4Converter(DeepseekV2Converter):
         if limit > 0:
             self.out.array("swiglu_clamp_exp", [limit] * self.n_layer)
         self.copy(
-            (
-                ("hyper_connection.count", "u32!", ("hc_mult",)),
-                ("hyper_connection.epsilon", "f32!", ("hc_eps",)),
-                ("hyper_connection.magnitude", "f32!", ("hc_magnitude",)),
-            )
+            ("hyper_connection.count", "u32!", ("hc_mult",)),
+            ("hyper_connection.epsilon", "f32!", ("hc_eps",)),
+            ("hyper_connection.magnitude", "f32!", ("hc_magnitude",)),
         )
         if owners := self._indexers():
-            self.copy(INDEXER_KEYS)
+            self.copy(*INDEXER_KEYS)
             self.out.array("attention.indexer.types", owners)
 
     def _n_dense(self) -> int:
         """Return the number of layers without experts, the first ones."""
         given, types = self.find("first_k_dense_replace"), self.find("mlp_layer_types")
         if isinstance(types, list):
-            n = next((i for i, kind in enumerate(types) if kind != "dense"), len(types))
+            n = count_dense(types)
             if "dense" in types[n:] or given not in (None, n):
                 raise self.refuse(("mlp_layer_types",), "dense for the first layers only")
             return n

@@ -69,9 +69,7 @@ class InternLM2Converter(Converter):
 class InternLM3Converter(LlamaConverter):
     arch = "llama"
     classes = ("InternLM3ForCausalLM",)
-
-    def select(self, name: str) -> str | None:
-        return None if name.startswith("vision_model") else super().select(name)
+    skipped = ("vision_model",)
 
     def extra(self) -> NamedArrays:
         yield from ()
@@ -79,9 +77,7 @@ class InternLM3Converter(LlamaConverter):
     def vocabulary(self, v: Vocabulary) -> None:
         tokens, scores, types = v.pieces()
         v.write("llama", "default", tokens, types, scores)
-        prefix = v.folder.json("tokenizer_config.json").get("add_prefix_space")
-        if prefix is not None:
-            self.out.boolean("tokenizer.ggml.add_space_prefix", prefix)
+        v.write_space_prefix()
         special = SpecialTokens(v.folder, n_vocab=len(tokens))
         for id, token in v.added_tokens():
             if token.get("special") and token["content"] == END_OF_TURN and "eos" in special.ids:

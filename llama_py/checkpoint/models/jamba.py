@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.experts import ExpertsConverter
-from llama_py.checkpoint.models.qwen3next import decay
-from llama_py.checkpoint.names import LAYERS, LLAMA, MAMBA, name_layers
+from llama_py.checkpoint.names import LLAMA, MAMBA
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 NORMS = {
@@ -18,31 +17,21 @@ PARTS = ("gate", "up", "down")
 class JambaConverter(ExpertsConverter):
     arch = "jamba"
     classes = ("JambaForCausalLM",)
-    names = {
-        **LLAMA,
-        **name_layers(
-            LAYERS,
-            {
-                **MAMBA,
-                **NORMS,
-                "pre_ff_layernorm": "ffn_norm",
-                "pre_moe_layernorm": "ffn_norm",
-                "feed_forward.router": "ffn_gate_inp",
-                **{f"feed_forward.{part}_proj": f"ffn_{part}" for part in PARTS},
-                **{f"feed_forward.experts.{part}_proj": f"ffn_{part}_exps" for part in PARTS},
-            },
-        ),
-        "model.final_layernorm": "output_norm",
+    names = {**LLAMA, "model.final_layernorm": "output_norm"}
+    layers = {
+        **MAMBA,
+        **NORMS,
+        "pre_ff_layernorm": "ffn_norm",
+        "pre_moe_layernorm": "ffn_norm",
+        "feed_forward.router": "ffn_gate_inp",
+        **{f"feed_forward.{part}_proj": f"ffn_{part}" for part in PARTS},
+        **{f"feed_forward.experts.{part}_proj": f"ffn_{part}_exps" for part in PARTS},
     }
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         name = name.replace(".moe.", ".feed_forward.")  # Mini-Jamba
         if layer is not None and not self._has_experts(layer):
             name = name.replace(".experts.0.", ".")
-        if name.endswith("conv1d.weight"):
-            array = array.squeeze()
-        elif name.endswith(".A_log"):
-            array = array.map(decay)
         yield from super().tensors(name, array, layer)
 
     def _has_experts(self, layer: int) -> bool:
@@ -58,13 +47,11 @@ class JambaConverter(ExpertsConverter):
             for i in range(self.n_layer)
         ]
         out.u32("block_count", self.n_layer)
-        self.copy((("context_length", "u32!", ("max_position_embeddings", "n_ctx")),))
+        self.copy(("context_length", "u32!", ("max_position_embeddings", "n_ctx")))
         out.u32("embedding_length", n_embd)
         self.copy(
-            (
-                ("feed_forward_length", "u32!", ("intermediate_size",)),
-                ("attention.head_count", "u32!", ("num_attention_heads",)),
-            )
+            ("feed_forward_length", "u32!", ("intermediate_size",)),
+            ("attention.head_count", "u32!", ("num_attention_heads",)),
         )
         out.array("attention.head_count_kv", each)
         out.u32("ssm.conv_kernel", self.find("mamba_d_conv") or 4)
@@ -74,10 +61,8 @@ class JambaConverter(ExpertsConverter):
         epsilon = self.find("layer_norm_epsilon", "rms_norm_eps") or 1e-6
         out.f32("attention.layer_norm_rms_epsilon", epsilon)
         self.copy(
-            (
-                ("expert_count", "u32!", ("num_local_experts", "num_experts")),
-                ("expert_used_count", "u32!", ("num_experts_per_tok", "num_experts_per_token")),
-            )
+            ("expert_count", "u32!", ("num_local_experts", "num_experts")),
+            ("expert_used_count", "u32!", ("num_experts_per_tok", "num_experts_per_token")),
         )
         out.u32("general.file_type", self.file_type)
 

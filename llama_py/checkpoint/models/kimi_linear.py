@@ -8,9 +8,16 @@ from functools import cached_property
 from typing import Any
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
+from llama_py.checkpoint.experts import count_dense
 from llama_py.checkpoint.models.deepseek import LatentConverter
-from llama_py.checkpoint.models.qwen3next import decay
-from llama_py.checkpoint.names import DELTA_ATTENTION, LATENT, LAYERS, LLAMA, name_layers
+from llama_py.checkpoint.names import DELTA_ATTENTION, LATENT
+from llama_py.checkpoint.shared_keys import (
+    DENSE_LAYERS,
+    EXPERT_SCALE,
+    EXPERT_SIZE,
+    SHARED_COUNT,
+    VOCAB_SIZE,
+)
 from llama_py.checkpoint.tiktoken import KIMI, kimi_vocabulary
 from llama_py.checkpoint.vocabulary import Vocabulary
 
@@ -37,15 +44,7 @@ class DeltaConverter(LatentConverter):
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith(CONVOLUTIONS):  # [n_inner, n] or [n_inner, 1, n]
             array = array.reshape(1, array.shape[0], 1, array.shape[-1])
-        elif name.endswith(".A_log"):
-            array = self.decays(array)
-        elif name.endswith(".dt_bias"):
-            name = f"{name.removesuffix('.dt_bias')}.dt_proj.bias"
         yield from super().tensors(name, array, layer)
-
-    def decays(self, array: LazyArray) -> LazyArray:
-        """Return the decay of each head from its logarithm."""
-        return array.map(decay)
 
     @cached_property
     def linear(self) -> dict[str, Any]:
@@ -82,7 +81,7 @@ class DeltaConverter(LatentConverter):
 class KimiLinearConverter(DeltaConverter):
     arch = "kimi-linear"
     classes = ("KimiLinearModel", "KimiLinearForCausalLM")
-    names = {**LLAMA, **name_layers(LAYERS, {**LATENT, **DELTA_ATTENTION, **SPARSE})}
+    layers = {**LATENT, **DELTA_ATTENTION, **SPARSE}
     parts = ("w1", "w2", "w3")
 
     def select(self, name: str) -> str | None:
@@ -94,35 +93,24 @@ class KimiLinearConverter(DeltaConverter):
         self.config["num_key_value_heads"] = 1
         super().keys()
         out = self.out
-        self.copy((("vocab_size", "u32!", ("vocab_size",)),))
+        self.copy(VOCAB_SIZE)
         self.delta_keys()
-        rank, n_rot = (
-            self.integer("kv_lora_rank", "n_lora_kv"),
-            self.integer("qk_rope_head_dim", "n_rot"),
-        )
-        self.copy((("attention.q_lora_rank", "u32", ("q_lora_rank", "n_lora_q")),))
+        rank = self.integer("kv_lora_rank", "n_lora_kv")
+        n_rot = self.integer("qk_rope_head_dim", "n_rot")
+        self.copy(("attention.q_lora_rank", "u32", ("q_lora_rank", "n_lora_q")))
         out.u32("attention.kv_lora_rank", rank)
         out.u32("rope.dimension_count", n_rot)
         out.u32("attention.key_length", rank + n_rot)
         n_key = self.find("n_embd_head_k_mla")
         out.u32("attention.key_length_mla", n_key or self.integer("qk_nope_head_dim") + n_rot)
         self.config.setdefault("first_k_dense_replace", self._n_dense())
-        self.copy(
-            (
-                ("attention.value_length_mla", "u32", ("n_embd_head_v_mla", "v_head_dim")),
-                ("expert_feed_forward_length", "u32!", ("moe_intermediate_size",)),
-                ("expert_shared_count", "u32!", ("num_shared_experts",)),
-                ("leading_dense_block_count", "u32!", ("first_k_dense_replace",)),
-                ("expert_weights_scale", "f32!", ("routed_scaling_factor",)),
-            )
-        )
+        values = ("attention.value_length_mla", "u32", ("n_embd_head_v_mla", "v_head_dim"))
+        self.copy(values, EXPERT_SIZE, SHARED_COUNT, DENSE_LAYERS, EXPERT_SCALE)
 
     def _n_dense(self) -> int | None:
         """Return the number of layers without experts, by the names of transformers 5."""
         types = self.config.get("mlp_layer_types")
-        if not isinstance(types, list):
-            return None
-        return next((i for i, t in enumerate(types) if t != "dense"), len(types))
+        return count_dense(types) if isinstance(types, list) else None
 
     def vocabulary(self, v: Vocabulary) -> None:
         write_vocabulary(v)

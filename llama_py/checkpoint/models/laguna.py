@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
-from llama_py.checkpoint.experts import ExpertsConverter
+from llama_py.checkpoint.experts import ExpertsConverter, count_dense
 from llama_py.checkpoint.models.qwen2moe import EXPERT_KEYS
-from llama_py.checkpoint.names import EXPERTS, HEAD_NORMS, LAYERS, LLAMA, SHARED_EXPERT, name_layers
+from llama_py.checkpoint.names import EXPERTS, HEAD_NORMS, SHARED_EXPERT
 from llama_py.checkpoint.sentencepiece import CONTROL
+from llama_py.checkpoint.shared_keys import VOCAB_SIZE
 from llama_py.checkpoint.special_tokens import SpecialTokens
 from llama_py.checkpoint.vocabulary import Vocabulary
 
@@ -18,16 +19,13 @@ END_OF_TURN = "</assistant>"
 class LagunaConverter(ExpertsConverter):
     arch = "laguna"
     classes = ("LagunaForCausalLM",)
-    names = {
-        **LLAMA,
-        **name_layers(LAYERS, {
-            **HEAD_NORMS,
-            **EXPERTS,
-            **SHARED_EXPERT,
-            "self_attn.g_proj": "attn_gate",
-            "mlp.experts.e_score_correction": "exp_probs_b",
-        }),
-    }  # fmt: skip
+    layers = {
+        **HEAD_NORMS,
+        **EXPERTS,
+        **SHARED_EXPERT,
+        "self_attn.g_proj": "attn_gate",
+        "mlp.experts.e_score_correction": "exp_probs_b",
+    }
     parts = ("gate_proj", "up_proj", "down_proj")
     needed = (
         "moe_intermediate_size", "shared_expert_intermediate_size", "moe_routed_scaling_factor",
@@ -38,17 +36,15 @@ class LagunaConverter(ExpertsConverter):
         super().keys()
         out = self.out
         self.gates()
-        out.u32("vocab_size", self.integer("vocab_size"))
+        self.copy(VOCAB_SIZE)
         out.array("attention.head_count", self.heads())
         if window := self.find("sliding_window"):
             out.u32("attention.sliding_window", window)
-        self.copy(EXPERT_KEYS)
+        self.copy(*EXPERT_KEYS)
         out.boolean("expert_weights_norm", True)
         out.f32("expert_weights_scale", self.find("moe_routed_scaling_factor"))
         self.set_gating("sigmoid")
-        types = self.find("mlp_layer_types")
-        dense = next((i for i, t in enumerate(types) if t != "dense"), len(types))
-        out.u32("leading_dense_block_count", dense)
+        out.u32("leading_dense_block_count", count_dense(self.find("mlp_layer_types")))
         for key, rope in (
             ("rope.dimension_count", self.full_rope),
             ("rope.dimension_count_swa", self.rope.get("sliding_attention")),

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter, per_layer
-from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers
+from llama_py.checkpoint.names import LLAMA
 from llama_py.checkpoint.pooling import pooling_keys
 from llama_py.checkpoint.safetensors import read_safetensors
+from llama_py.checkpoint.shared_keys import EXPERT_SIZE, VOCAB_SIZE, WINDOW
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 LAYER = {
@@ -33,13 +34,7 @@ EXPERTS = {
     "feed_forward.experts.w2": "ffn_down_exps",
     "feed_forward.experts.w3": "ffn_up_exps",
 }
-NAMES = {
-    **LLAMA,
-    **name_layers(LAYERS, LAYER),
-    "model.embedding_norm": "token_embd_norm",
-    "dense_2": "dense_2",
-    "dense_2_out": "dense_2",
-}
+CONVOLUTION = ("shortconv.l_cache", "u32!", ("conv_L_cache",))
 # Parts of names in modules of sound
 SOUND = (
     "audio", "codebook", "conformer", "depth_embedding", "depthformer", "depth_linear",
@@ -49,7 +44,13 @@ SOUND = (
 class Lfm2Converter(Converter):
     arch = "lfm2"
     classes: ClassVar[tuple[str, ...]] = ("Lfm2ForCausalLM", "LFM2ForCausalLM")
-    names = NAMES
+    names = {
+        **LLAMA,
+        "model.embedding_norm": "token_embd_norm",
+        "dense_2": "dense_2",
+        "dense_2_out": "dense_2",
+    }
+    layers = LAYER
 
     def select(self, name: str) -> str | None:
         if any(part in name for part in SOUND):
@@ -68,13 +69,8 @@ class Lfm2Converter(Converter):
         self.more_keys()
 
     def more_keys(self) -> None:
-        self.copy(
-            (
-                ("vocab_size", "u32!", ("vocab_size",)),
-                ("shortconv.l_cache", "u32!", ("conv_L_cache",)),
-                ("attention.layer_norm_rms_epsilon", "f32!", ("norm_eps",)),
-            )
-        )
+        epsilon = ("attention.layer_norm_rms_epsilon", "f32!", ("norm_eps",))
+        self.copy(VOCAB_SIZE, CONVOLUTION, epsilon)
         n_ff = self.integer("block_ff_dim", "intermediate_size")
         if self.config.get("block_auto_adjust_ff_dim"):
             n_ff = 2 * n_ff // 3
@@ -118,29 +114,17 @@ class Lfm2EmbeddingConverter(Lfm2Converter):
 class Lfm2MoeConverter(ExpertsConverter, Lfm2Converter):
     arch = "lfm2moe"
     classes: ClassVar[tuple[str, ...]] = ("Lfm2MoeForCausalLM",)
-    names = {**NAMES, **name_layers(LAYERS, EXPERTS)}
+    layers = EXPERTS
+    suffixes = {".expert_bias": ".bias"}
     parts = ("w1", "w2", "w3")
-
-    def select(self, name: str) -> str | None:
-        return super().select(f"{name}.bias" if name.endswith(".expert_bias") else name)
 
     def attends(self, kind: Any) -> bool:
         return bool(kind == "full_attention")
 
     def more_keys(self) -> None:
-        self.copy(
-            (
-                ("expert_feed_forward_length", "u32!", ("moe_intermediate_size",)),
-                ("leading_dense_block_count", "u32!", ("num_dense_layers",)),
-            )
-        )
+        self.copy(EXPERT_SIZE, ("leading_dense_block_count", "u32!", ("num_dense_layers",)))
         self.set_gating("sigmoid")
-        self.copy(
-            (
-                ("vocab_size", "u32!", ("vocab_size",)),
-                ("shortconv.l_cache", "u32!", ("conv_L_cache",)),
-            )
-        )
+        self.copy(VOCAB_SIZE, CONVOLUTION)
 
 
 class Lfm25AudioConverter(Lfm2Converter):
@@ -157,12 +141,7 @@ class Lfm25AudioConverter(Lfm2Converter):
 
     def more_keys(self) -> None:
         super().more_keys()
-        self.copy(
-            (
-                ("attention.sliding_window", "u32!", ("sliding_window",)),
-                ("embedding_length_out", "u32!", ("output_size",)),
-            )
-        )
+        self.copy(WINDOW, ("embedding_length_out", "u32!", ("output_size",)))
 
     def vocabulary(self, v: Vocabulary) -> None:
         v.write_none()

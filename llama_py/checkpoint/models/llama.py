@@ -7,8 +7,8 @@ from typing import ClassVar
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter
-from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers
 from llama_py.checkpoint.rotary import permute, rope_factors
+from llama_py.checkpoint.shared_keys import VOCAB_SIZE
 from llama_py.checkpoint.special_tokens import SpecialTokens
 from llama_py.checkpoint.vocabulary import Vocabulary
 from llama_py.checkpoint.vocabulary_mistral import write_mistral
@@ -60,7 +60,7 @@ class LlamaConverter(RotatedConverter, ExpertsConverter):
         "VoxtralForConditionalGeneration",
         "IQuestCoderForCausalLM",
     )
-    names = {**LLAMA, **name_layers(LAYERS, MIXTRAL)}
+    layers = MIXTRAL
     parts = ("w1", "w2", "w3")
 
     def select(self, name: str) -> str | None:
@@ -73,7 +73,7 @@ class LlamaConverter(RotatedConverter, ExpertsConverter):
         if self.folder.model_name == "VLlama3ForCausalLM":
             self.config.setdefault("num_attention_heads", 32)
         super().keys()
-        self.out.u32("vocab_size", self.integer("vocab_size"))
+        self.copy(VOCAB_SIZE)
         self.out.u32("rope.dimension_count", self.head_dim)
 
     def extra(self) -> NamedArrays:
@@ -86,9 +86,7 @@ class LlamaConverter(RotatedConverter, ExpertsConverter):
         if self.folder.whole_config.get("architectures") == ["GlmasrModel"]:
             v.bpe(roles=GLM_ASR_ROLES)
             return
-        prefix = v.folder.json("tokenizer_config.json").get("add_prefix_space")
-        if prefix is not None:
-            self.out.boolean("tokenizer.ggml.add_space_prefix", prefix)
+        v.write_space_prefix()
         if v.has("tokenizer.model"):
             v.sentencepiece()
         elif v.is_sentencepiece_json:

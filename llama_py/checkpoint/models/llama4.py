@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.merge import split_gate_up
 from llama_py.checkpoint.models.llama import LlamaConverter
-from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers
+from llama_py.checkpoint.names import LLAMA
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 PARTS = {"gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down"}
@@ -19,7 +19,8 @@ for part, tensor in PARTS.items():
 class Llama4Converter(LlamaConverter):
     arch = "llama4"
     classes = ("Llama4ForConditionalGeneration", "Llama4ForCausalLM")
-    names = {**LLAMA, **name_layers(LAYERS, FEED_FORWARD)}
+    names = LLAMA
+    layers = FEED_FORWARD
     permutes = False
     needed = ("intermediate_size_mlp", "interleave_moe_layer_step")
 

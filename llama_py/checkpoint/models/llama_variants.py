@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.models.llama import LlamaConverter
-from llama_py.checkpoint.names import LAYERS, LLAMA, MODEL, PRE_NORMS, name_layers
+from llama_py.checkpoint.names import HEAD_NORMS, LLAMA, MODEL, PRE_NORMS
 from llama_py.checkpoint.pooling import pooling_keys
 from llama_py.checkpoint.vocabulary import Vocabulary
 
@@ -50,15 +50,8 @@ class ApertusConverter(LlamaConverter):
 
     arch = "apertus"
     classes = ("ApertusForCausalLM",)
-    names = {
-        **LLAMA,
-        **name_layers(LAYERS, {
-            "attention_layernorm": "attn_norm",
-            "feedforward_layernorm": "ffn_norm",
-            "self_attn.q_norm": "attn_q_norm",
-            "self_attn.k_norm": "attn_k_norm",
-        }),
-    }  # fmt: skip
+    names = LLAMA
+    layers = {**HEAD_NORMS, "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"}
     permutes = False
     _found: dict[str, dict[int, float]]
 
@@ -76,10 +69,7 @@ class ApertusConverter(LlamaConverter):
 
 class JanusConverter(LlamaConverter):
     classes = ("JanusForConditionalGeneration",)
-
-    def select(self, name: str) -> str | None:
-        other = ("model.aligner.", "model.vqmodel.", "model.generation_")
-        return None if name.startswith(other) else super().select(name)
+    skipped = ("model.aligner.", "model.vqmodel.", "model.generation_")
 
 
 class Sarashina2VisionConverter(LlamaConverter):
@@ -93,6 +83,7 @@ class PanguConverter(LlamaConverter):
     arch = "pangu-embedded"
     classes = ("PanguEmbeddedForCausalLM",)
     permutes = False
+    drops_tied_output = True
 
     def keys(self) -> None:
         super().keys()
@@ -103,15 +94,9 @@ class PanguConverter(LlamaConverter):
     def extra(self) -> NamedArrays:
         yield from ()
 
-    def select(self, name: str) -> str | None:
-        is_tied = name == "lm_head.weight" and bool(self.config.get("tie_word_embeddings", False))
-        return None if is_tied else super().select(name)
-
     def vocabulary(self, v: Vocabulary) -> None:
         v.sentencepiece()
-        prefix = v.folder.json("tokenizer_config.json").get("add_prefix_space")
-        if prefix is not None:
-            self.out.boolean("tokenizer.ggml.add_space_prefix", prefix)
+        v.write_space_prefix()
 
 
 class CogVLMConverter(LlamaConverter):
@@ -120,22 +105,20 @@ class CogVLMConverter(LlamaConverter):
 
     arch = "cogvlm"
     classes = ("CogVLMForCausalLM",)
-    names = {
-        **MODEL,
-        **name_layers(LAYERS, {
-            **PRE_NORMS,
-            "self_attn.language_expert_query_key_value": "attn_qkv",
-            "self_attn.language_expert_dense": "attn_output",
-            "self_attn.vision_expert_query_key_value": "vis_attn_qkv",
-            "self_attn.vision_expert_dense": "vis_attn_output",
-            "mlp.language_mlp.gate_proj": "ffn_gate",
-            "mlp.language_mlp.up_proj": "ffn_up",
-            "mlp.language_mlp.down_proj": "ffn_down",
-            "mlp.vision_mlp.gate_proj": "vis_gate",
-            "mlp.vision_mlp.up_proj": "vis_up",
-            "mlp.vision_mlp.down_proj": "vis_down",
-        }),
-    }  # fmt: skip
+    names = MODEL
+    layers = {
+        **PRE_NORMS,
+        "self_attn.language_expert_query_key_value": "attn_qkv",
+        "self_attn.language_expert_dense": "attn_output",
+        "self_attn.vision_expert_query_key_value": "vis_attn_qkv",
+        "self_attn.vision_expert_dense": "vis_attn_output",
+        "mlp.language_mlp.gate_proj": "ffn_gate",
+        "mlp.language_mlp.up_proj": "ffn_up",
+        "mlp.language_mlp.down_proj": "ffn_down",
+        "mlp.vision_mlp.gate_proj": "vis_gate",
+        "mlp.vision_mlp.up_proj": "vis_up",
+        "mlp.vision_mlp.down_proj": "vis_down",
+    }
 
     def select(self, name: str) -> str | None:
         return name if name.startswith("model.layers.") else super().select(name)

@@ -9,7 +9,6 @@ import numpy as np
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.models.qwen3next import decay
 from llama_py.checkpoint.names import STATE_SPACE, name_layers
 from llama_py.checkpoint.vocabulary import Vocabulary
 
@@ -61,16 +60,12 @@ class MambaConverter(Converter):
         out.u32("general.file_type", self.file_type)
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
-        if name.endswith(".A_log"):
-            array = array.map(decay)
-        elif name.endswith("conv1d.weight"):
-            array = array.squeeze()
-        new_name = self.rename(name)
-        if new_name == "token_embd.weight":
-            self.embeddings = array
-        elif new_name == "output.weight" and self._are_embeddings(array):
-            return  # llama.cpp takes the embeddings
-        yield new_name, array
+        for new_name, new in super().tensors(name, array, layer):
+            if new_name == "token_embd.weight":
+                self.embeddings = new
+            elif new_name == "output.weight" and self._are_embeddings(new):
+                continue  # llama.cpp takes the embeddings
+            yield new_name, new
 
     def _are_embeddings(self, output: LazyArray) -> bool:
         known = self.embeddings
@@ -156,22 +151,18 @@ class Mamba2Converter(Converter):
     def select(self, name: str) -> str | None:
         if name.startswith(("model.backbone", "model.lm_head")):
             name = name.removeprefix("model.")  # Mamba-Codestral
-        if name.endswith(".dt_bias"):
-            name = f"{name.removesuffix('.dt_bias')}.dt_proj.bias"
         return super().select(name)
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
-        yield self.rename(name), self.state_space(name, array)
+        yield from self.state_space(name, array)
 
-    def state_space(self, name: str, array: LazyArray) -> LazyArray:
-        """Return a tensor of a layer's state space in llama.cpp's shape."""
-        if name.endswith("conv1d.weight"):
-            array = array.squeeze()
-        elif name.endswith((".A_log", ".D")):
+    def state_space(self, name: str, array: LazyArray) -> NamedArrays:
+        """Yield a tensor of a layer's state space in llama.cpp's shape."""
+        if name.endswith((".A_log", ".D")):
             array = array.reshape(*array.shape, 1)
         elif name.endswith((".mixer.norm.weight", ".mamba.norm.weight")):
             array = array.reshape(self.n_group, self.n_inner // self.n_group)
-        return array.map(decay) if name.endswith(".A_log") else array
+        yield from Converter.tensors(self, name, array, None)
 
     def vocabulary(self, v: Vocabulary) -> None:
         write_padded(self, v, 16, prefers_json=False)

@@ -6,10 +6,10 @@ from __future__ import annotations
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter
-from llama_py.checkpoint.models.olmo import WINDOWS
 from llama_py.checkpoint.models.qwen2moe import EXPERT_KEYS
 from llama_py.checkpoint.models.qwen3 import Qwen3Converter
 from llama_py.checkpoint.models.qwen3moe import Qwen3MoeConverter
+from llama_py.checkpoint.shared_keys import VOCAB_SIZE, WINDOWS
 
 SWIGLU_LIMIT = 7.0  # of Maple's experts
 
@@ -28,9 +28,9 @@ class MellumConverter(ExpertsConverter):
 
     def keys(self) -> None:
         super().keys()
-        self.copy(EXPERT_KEYS[:1])
+        self.copy(EXPERT_KEYS[0])
         if self.find("use_sliding_window") is not False and self.find("sliding_window") is not None:
-            self.copy(WINDOWS)
+            self.copy(*WINDOWS)
 
 
 class MapleConverter(ExpertsConverter):
@@ -50,8 +50,7 @@ class MapleConverter(ExpertsConverter):
                 raise ModelError(f"{name} must be {wanted} for maple")
         super().keys()
         part = self.rope.get("partial_rotary_factor", 1.0)
-        self.out.u32("vocab_size", self.integer("vocab_size"))
+        self.copy(VOCAB_SIZE)
         self.out.u32("rope.dimension_count", int(self.head_dim * part))
-        self.copy(WINDOWS)
-        self.copy(EXPERT_KEYS[:1])
+        self.copy(*WINDOWS, EXPERT_KEYS[0])
         self.out.array("swiglu_clamp_exp", [SWIGLU_LIMIT] * self.n_layer)

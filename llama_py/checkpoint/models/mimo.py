@@ -11,8 +11,9 @@ from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
 from llama_py.checkpoint.dequantize import FP8_BLOCK
 from llama_py.checkpoint.experts import ExpertsConverter, NextnConverter, per_layer
-from llama_py.checkpoint.names import LAYERS, LLAMA, NEXTN, ROUTED_EXPERTS, name_layers
+from llama_py.checkpoint.names import NEXTN, ROUTED_EXPERTS
 from llama_py.checkpoint.nvfp4 import take_mxfp4
+from llama_py.checkpoint.shared_keys import EXPERT_COUNT, EXPERT_SIZE, WINDOW
 
 N_DRAFTS = 3  # layers that draft tokens; config.json lacks their number
 DRAFT = re.compile(r"model\.mtp\.layers\.(\d+)\.(.*)")
@@ -24,27 +25,20 @@ DEVICES = (8, 4)  # numbers of parts into which rows of qkv_proj may be divided
 class MimoV2Converter(ExpertsConverter, NextnConverter):
     arch = "mimo2"
     classes = ("MiMoV2FlashForCausalLM", "MiMoV2ForCausalLM")
-    names = {
-        **LLAMA,
-        **name_layers(
-            LAYERS,
-            {
-                **ROUTED_EXPERTS,
-                **NEXTN,
-                "self_attn.qkv_proj": "attn_qkv",
-                "self_attn.attention_sink_bias": "attn_sinks",
-                "final_layernorm": "layer_output_norm",
-            },
-        ),
+    layers = {
+        **ROUTED_EXPERTS,
+        **NEXTN,
+        "self_attn.qkv_proj": "attn_qkv",
+        "self_attn.attention_sink_bias": "attn_sinks",
+        "final_layernorm": "layer_output_norm",
     }
+    suffixes = {"attention_sink_bias": ".weight"}
     parts = ("gate_proj", "up_proj", "down_proj")
 
     def n_drafts(self) -> int:
         return N_DRAFTS
 
     def select(self, name: str) -> str | None:
-        if "attention_sink" in name and not name.endswith(".weight"):
-            name += ".weight"
         if match := DRAFT.fullmatch(name):
             name = f"model.layers.{self.n_trunk + int(match[1])}.{match[2]}"
         return super().select(name)
@@ -111,20 +105,14 @@ class MimoV2Converter(ExpertsConverter, NextnConverter):
             raise self.refuse(("topk_method",), "noaux_tc")
         out = self.out
         out.array("attention.head_count_kv", self._key_heads())
-        self.copy((("attention.sliding_window", "u32!", ("sliding_window",)),))
+        self.copy(WINDOW)
         out.array("attention.sliding_window_pattern", self._windows())
-        self.copy(
-            (
-                ("attention.value_length", "u32!", ("v_head_dim",)),
-                ("expert_count", "u32!", ("n_routed_experts",)),
-                ("expert_feed_forward_length", "u32!", ("moe_intermediate_size",)),
-            )
-        )
+        values = ("attention.value_length", "u32!", ("v_head_dim",))
+        self.copy(values, EXPERT_COUNT, EXPERT_SIZE)
         if (part := self.rope.get("partial_rotary_factor")) is None:
             raise self.refuse(("partial_rotary_factor",))
         out.u32("rope.dimension_count", int(self.integer("head_dim") * part))
         epsilon = self.config.get("layernorm_epsilon", 1e-5)
         out.f32("attention.layer_norm_rms_epsilon", epsilon)
-        self.copy((("attention.value_scale", "f32", ("attention_value_scale",)),))
-        if self.n_layer > self.n_trunk:
-            out.u32("nextn_predict_layers", N_DRAFTS)
+        self.copy(("attention.value_scale", "f32", ("attention_value_scale",)))
+        self.draft_key()

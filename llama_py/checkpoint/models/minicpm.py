@@ -9,15 +9,16 @@ from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.llama import RotatedConverter
 from llama_py.checkpoint.models.qwen35 import Qwen35Converter
-from llama_py.checkpoint.names import LATENT, LAYERS, LLAMA, name_layers
+from llama_py.checkpoint.names import LATENT
 from llama_py.checkpoint.rotary import long_factors
-from llama_py.checkpoint.vocabulary import Vocabulary
+from llama_py.checkpoint.shared_keys import KEY_RANK, QUERY_RANK, RMS_EPSILON, VOCAB_SIZE
 
 
 class MiniCPMConverter(RotatedConverter):
     arch = "minicpm"
     classes = ("MiniCPMForCausalLM",)
     needed = ("scale_emb", "scale_depth", "dim_model_base")
+    tokenizer = "tokenizer.model"
 
     def keys(self) -> None:
         super().keys()
@@ -30,24 +31,26 @@ class MiniCPMConverter(RotatedConverter):
         n_rot = self.integer("hidden_size") // self.integer("num_attention_heads")
         yield from long_factors(self.rope, n_rot)
 
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.sentencepiece()
-
 
 class MiniCPM3Converter(Converter):
     arch = "minicpm3"
     classes = ("MiniCPM3ForCausalLM",)
-    names = {**LLAMA, **name_layers(LAYERS, {**LATENT, "self_attn.kv_b_proj": "attn_kv_b"})}
-    needed = (
-        "max_position_embeddings", "hidden_size", "intermediate_size", "num_attention_heads",
-        "num_key_value_heads", "rms_norm_eps", "kv_lora_rank",
-    )  # fmt: skip
+    layers = {**LATENT, "self_attn.kv_b_proj": "attn_kv_b"}
+    tokenizer = "tokenizer.model"
 
     def keys(self) -> None:
         self.out.u32("general.file_type", self.file_type)
-        self.copy(MINICPM3_KEYS[:2])
+        self.copy(
+            ("context_length", "u32!", ("max_position_embeddings",)),
+            ("embedding_length", "u32!", ("hidden_size",)),
+        )
         self.out.u32("block_count", self.n_layer)
-        self.copy(MINICPM3_KEYS[2:])
+        self.copy(
+            ("feed_forward_length", "u32!", ("intermediate_size",)),
+            ("attention.head_count", "u32!", ("num_attention_heads",)),
+            ("attention.head_count_kv", "u32!", ("num_key_value_heads",)),
+            *(RMS_EPSILON, VOCAB_SIZE, QUERY_RANK, KEY_RANK),
+        )
         n_rot = self.integer("qk_rope_head_dim")
         self.out.u32("attention.key_length", self.integer("qk_nope_head_dim") + n_rot)
         self.out.u32("rope.dimension_count", n_rot)
@@ -55,29 +58,11 @@ class MiniCPM3Converter(Converter):
     def extra(self) -> NamedArrays:
         yield from long_factors(self.rope, self.integer("qk_rope_head_dim"))
 
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.sentencepiece()
-
-
-MINICPM3_KEYS = (
-    ("context_length", "u32", ("max_position_embeddings",)),
-    ("embedding_length", "u32", ("hidden_size",)),
-    ("feed_forward_length", "u32", ("intermediate_size",)),
-    ("attention.head_count", "u32", ("num_attention_heads",)),
-    ("attention.head_count_kv", "u32", ("num_key_value_heads",)),
-    ("attention.layer_norm_rms_epsilon", "f32", ("rms_norm_eps",)),
-    ("vocab_size", "u32", ("vocab_size",)),
-    ("attention.q_lora_rank", "u32", ("q_lora_rank",)),
-    ("attention.kv_lora_rank", "u32", ("kv_lora_rank",)),
-)
-
 
 class MiniCPMV46Converter(Qwen35Converter):
     classes = ("MiniCPMV4_6ForConditionalGeneration",)
+    skipped = ("model.merger.", "mtp")
     has_nextn = False
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         super().__init__(folder, replace(options, nextn=False))
-
-    def select(self, name: str) -> str | None:
-        return None if name.startswith(("model.merger.", "mtp")) else super().select(name)

@@ -8,11 +8,11 @@ from typing import ClassVar
 import numpy as np
 
 from ggml_py.types import F32, GGMLType
-from llama_py.checkpoint.arrays import LazyArray, NamedArrays
+from llama_py.checkpoint.arrays import LazyArray
 from llama_py.checkpoint.experts import ExpertsConverter, per_layer
 from llama_py.checkpoint.models.kimi_linear import SPARSE
-from llama_py.checkpoint.models.qwen3next import plus_one
-from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, LLAMA, name_layers
+from llama_py.checkpoint.names import HEAD_NORMS
+from llama_py.checkpoint.shared_keys import EXPERT_SCALE, SHARED_COUNT
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 SCALES = tuple(f"layernorm_{part}" for part in ("full_attention", "linear_attention", "mlp"))
@@ -34,7 +34,7 @@ EMBEDDINGS = "model.embed_tokens.weight"
 class MiniMaxText01Converter(ExpertsConverter):
     arch = "minimax-01"
     classes: ClassVar[tuple[str, ...]] = ("MiniMaxText01ForCausalLM", "MiniMaxM1ForCausalLM")
-    names = {**LLAMA, **name_layers(LAYERS, {**SPARSE, **LINEAR})}
+    layers = {**SPARSE, **LINEAR}
     parts = ("w1", "w2", "w3")
 
     def keys(self) -> None:
@@ -69,21 +69,14 @@ class MiniMaxText01Converter(ExpertsConverter):
 class MiniMaxM2Converter(ExpertsConverter):
     arch = "minimax-m2"
     classes: ClassVar[tuple[str, ...]] = ("MiniMaxM2ForCausalLM",)
-    names = {
-        **LLAMA,
-        **name_layers(
-            LAYERS, {**SPARSE, **HEAD_NORMS, "block_sparse_moe.e_score_correction": "exp_probs_b"}
-        ),
-    }
+    layers = {**SPARSE, **HEAD_NORMS, "block_sparse_moe.e_score_correction": "exp_probs_b"}
     parts = ("w1", "w2", "w3")
 
     def keys(self) -> None:
         super().keys()
         self.copy(
-            (
-                ("expert_feed_forward_length", "u32!", ("intermediate_size",)),
-                ("rope.dimension_count", "u32!", ("rotary_dim",)),
-            )
+            ("expert_feed_forward_length", "u32!", ("intermediate_size",)),
+            ("rope.dimension_count", "u32!", ("rotary_dim",)),
         )
 
 
@@ -93,16 +86,12 @@ class MiniMaxM3Converter(MiniMaxM2Converter):
         "MiniMaxM3SparseForCausalLM",
         "MiniMaxM3SparseForConditionalGeneration",
     )
-    names = {**MiniMaxM2Converter.names, **name_layers(LAYERS, INDEXER)}
+    layers = INDEXER
+    adds_one = ("norm.weight",)
 
     def keys(self) -> None:
         super().keys()
-        self.copy(
-            (
-                ("expert_shared_count", "u32!", ("n_shared_experts",)),
-                ("expert_weights_scale", "f32!", ("routed_scaling_factor",)),
-            )
-        )
+        self.copy(SHARED_COUNT, EXPERT_SCALE)
         self.out.boolean("expert_weights_norm", True)
         sparse = self.find("sparse_attention_config")
         if not isinstance(sparse, dict):
@@ -121,8 +110,3 @@ class MiniMaxM3Converter(MiniMaxM2Converter):
 
     def forced_type(self, name: str, array: LazyArray) -> GGMLType | None:
         return F32 if ".indexer." in name else None
-
-    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
-        if name.endswith("norm.weight"):
-            array = array.map(plus_one)
-        yield from super().tensors(name, array, layer)

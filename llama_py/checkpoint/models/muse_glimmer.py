@@ -6,23 +6,20 @@ import numpy as np
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.models.llama import RotatedConverter
-from llama_py.checkpoint.models.olmo import WINDOWS
-from llama_py.checkpoint.models.qwen3next import plus_one
-from llama_py.checkpoint.names import LAYERS, LLAMA, POST_NORMS, name_layers
+from llama_py.checkpoint.names import POST_NORMS
+from llama_py.checkpoint.shared_keys import WINDOWS
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 
 class MuseGlimmerConverter(RotatedConverter):
     arch = "muse-glimmer"
     classes = ("MuseGlimmerForConditionalGeneration",)
-    names = {
-        **LLAMA,
-        **name_layers(LAYERS, {
-            **POST_NORMS,
-            "pre_feedforward_layernorm": "ffn_norm",
-            "self_attn.gate_proj": "attn_gate",
-        }),
-    }  # fmt: skip
+    layers = {
+        **POST_NORMS,
+        "pre_feedforward_layernorm": "ffn_norm",
+        "self_attn.gate_proj": "attn_gate",
+    }
+    adds_one = ("layernorm.weight",)
     needed = ("sliding_window", "layer_types", "qk_scale_factor")
     own_keys = (
         ("final_logit_softcapping", "f32", ("final_logit_softcapping",)),
@@ -31,9 +28,7 @@ class MuseGlimmerConverter(RotatedConverter):
     )
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
-        if name.endswith("layernorm.weight"):
-            array = array.map(plus_one)
-        elif name.endswith(".self_attn.q_proj.weight"):
+        if name.endswith(".self_attn.q_proj.weight"):
             # norms of queries and keys have no weights, and queries a factor
             ones = np.ones(self.head_dim, np.float32)
             factor = np.float32(self.find("qk_scale_factor"))

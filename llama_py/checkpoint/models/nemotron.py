@@ -10,8 +10,16 @@ from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.merge import ExpertMerger
 from llama_py.checkpoint.models.granite import GraniteHybridConverter, GraniteMoeConverter
-from llama_py.checkpoint.models.qwen3next import plus_one
-from llama_py.checkpoint.names import LAYERS, NEXTN, STATE_SPACE, name_layers
+from llama_py.checkpoint.names import NEXTN, STATE_SPACE, name_layers
+from llama_py.checkpoint.shared_keys import (
+    EXPERT_COUNT,
+    EXPERT_NORM,
+    EXPERT_SCALE,
+    EXPERT_SIZE,
+    SHARED_COUNT,
+    SHARED_SIZE,
+    VOCAB_SIZE,
+)
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 PADDING, UNKNOWN = 0, 1  # ids of Nemotron's tokens
@@ -45,22 +53,22 @@ DRAFT = {
     "1.norm": "post_attention_layernorm",
     "1.final_layernorm": "shared_head.norm",
 }
+EXPERT_KEYS = (
+    *(SHARED_SIZE, EXPERT_COUNT, SHARED_COUNT, EXPERT_NORM, EXPERT_SCALE),
+    ("expert_group_count", "u32!", ("n_group",)),
+)
 DRAFTED = re.compile(r"mtp\.layers\.([01])\.(.*?)\.?(weight|bias)?")
 
 
 class NemotronConverter(Converter):
     arch = "nemotron"
     classes = ("NemotronForCausalLM",)
+    adds_one = ("norm.weight",)
 
     def keys(self) -> None:
         super().keys()
         epsilon = ("layer_norm_eps", "layer_norm_epsilon", "norm_epsilon", "norm_eps")
-        self.copy(
-            (
-                ("vocab_size", "u32!", ("vocab_size",)),
-                ("attention.layer_norm_epsilon", "f32!", epsilon),
-            )
-        )
+        self.copy(VOCAB_SIZE, ("attention.layer_norm_epsilon", "f32!", epsilon))
         if (part := self.rope.get("partial_rotary_factor")) is None:
             raise self.refuse(("partial_rotary_factor",))
         n_embd, n_head = self.integer("hidden_size"), self.integer("num_attention_heads")
@@ -69,11 +77,6 @@ class NemotronConverter(Converter):
         self.out.text("rope.scaling.type", "none" if factor is None else "linear")
         if factor is not None:
             self.out.f32("rope.scaling.factor", factor)
-
-    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
-        if name.endswith("norm.weight"):
-            array = array.map(plus_one)
-        yield from super().tensors(name, array, layer)
 
     def vocabulary(self, v: Vocabulary) -> None:
         v.sentencepiece()
@@ -95,8 +98,8 @@ class NemotronHConverter(GraniteHybridConverter):
             "backbone.layers.{}",
             {"norm": "attn_norm", **{f"mixer.{name}": tensor for name, tensor in MIXER.items()}},
         ),
-        **name_layers(LAYERS, {**NEXTN, "post_attention_layernorm": "post_attention_norm"}),
-    }  # fmt: skip
+    }
+    layers = {**NEXTN, "post_attention_layernorm": "post_attention_norm"}
     plain_archs = ("", "")
     has_nextn = True
 
@@ -178,7 +181,7 @@ class NemotronHConverter(GraniteHybridConverter):
         elif layer in self.attention_layers:
             yield from GraniteMoeConverter.tensors(self, name, array, layer)
         else:
-            yield self.rename(name), self.state_space(name, array)
+            yield from self.state_space(name, array)
 
     def keys(self) -> None:
         super().keys()
@@ -199,25 +202,10 @@ class NemotronHConverter(GraniteHybridConverter):
         if not self.is_moe:
             return
         self.copy(
-            (
-                ("expert_used_count", "u32!", ("num_experts_per_tok",)),
-                ("expert_feed_forward_length", "u32!", ("moe_intermediate_size",)),
-            )
-        )
-        self.expert_keys()
-        self.copy((("moe_latent_size", "u32", ("moe_latent_size",)),))
-
-    def expert_keys(self) -> None:
-        length = ("moe_shared_expert_intermediate_size",)
-        self.copy(
-            (
-                ("expert_shared_feed_forward_length", "u32!", length),
-                ("expert_count", "u32!", ("n_routed_experts",)),
-                ("expert_shared_count", "u32!", ("n_shared_experts",)),
-                ("expert_weights_norm", "bool!", ("norm_topk_prob",)),
-                ("expert_weights_scale", "f32!", ("routed_scaling_factor",)),
-                ("expert_group_count", "u32!", ("n_group",)),
-            )
+            ("expert_used_count", "u32!", ("num_experts_per_tok",)),
+            EXPERT_SIZE,
+            *EXPERT_KEYS,
+            ("moe_latent_size", "u32", ("moe_latent_size",)),
         )
 
     def vocabulary(self, v: Vocabulary) -> None:
@@ -235,9 +223,9 @@ class NemotronHPuzzleConverter(NemotronHConverter):
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         blocks = folder.config.get("block_configs")
-        self.layers = [b for b in blocks if isinstance(b, dict)] if isinstance(blocks, list) else []
+        self.shapes = [b for b in blocks if isinstance(b, dict)] if isinstance(blocks, list) else []
         folder.config.pop("hybrid_override_pattern", None)
-        folder.config["layers_block_type"] = [str(b.get("block_type")) for b in self.layers]
+        folder.config["layers_block_type"] = [str(b.get("block_type")) for b in self.shapes]
         super().__init__(folder, options)
 
     def n_drafts(self) -> int:
@@ -250,11 +238,10 @@ class NemotronHPuzzleConverter(NemotronHConverter):
 
     def feed_forward_keys(self) -> None:
         lengths, used = (
-            [b.get(name) or 0 for b in self.layers]
+            [b.get(name) or 0 for b in self.shapes]
             for name in ("moe_intermediate_size", "num_experts_per_tok")
         )
         self.out.array("feed_forward_length", lengths)
         self.out.array("expert_feed_forward_length", lengths)
         self.out.array("expert_used_count", used)
-        self.expert_keys()
-        self.copy((("moe_latent_size", "u32!", ("moe_latent_size",)),))
+        self.copy(*EXPERT_KEYS, ("moe_latent_size", "u32!", ("moe_latent_size",)))

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from llama_py.checkpoint.converter import Converter, Keys
+from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.models.llama import RotatedConverter
 from llama_py.checkpoint.models.qwen2moe import Qwen2MoeConverter
-from llama_py.checkpoint.names import (
-    ATTENTION,
-    FEED_FORWARD,
-    HEAD_NORMS,
-    LAYERS,
-    LLAMA,
-    MODEL,
-    POST_NORMS,
-    name_layers,
-)
+from llama_py.checkpoint.names import ATTENTION, FEED_FORWARD, HEAD_NORMS, MODEL, POST_NORMS
+from llama_py.checkpoint.shared_keys import WINDOWS
 
 EPS = 1e-5
 SWA_PERIOD = 4  # each fourth layer attends to all tokens
-WINDOWS: Keys = (
-    ("attention.sliding_window", "u32", ("sliding_window",)),
-    ("attention.sliding_window_pattern", "windows", ("layer_types",)),
-)
 
 
 class OlmoConverter(RotatedConverter):
@@ -37,10 +25,8 @@ class OlmoConverter(RotatedConverter):
 class Olmo2Converter(Converter):
     arch = "olmo2"
     classes = ("Olmo2ForCausalLM", "Olmo3ForCausalLM")
-    names = {
-        **MODEL,
-        **name_layers(LAYERS, {**ATTENTION, **HEAD_NORMS, **FEED_FORWARD, **POST_NORMS}),
-    }
+    names = MODEL
+    layers = {**ATTENTION, **HEAD_NORMS, **FEED_FORWARD, **POST_NORMS}
 
     def keys(self) -> None:
         super().keys()
@@ -49,13 +35,13 @@ class Olmo2Converter(Converter):
         sliding = ("full_attention" if i % SWA_PERIOD == 0 else "sliding_attention"
                    for i in range(1, self.n_layer + 1))  # fmt: skip
         self.config.setdefault("layer_types", [*sliding])
-        self.copy(WINDOWS)
+        self.copy(*WINDOWS)
 
 
 class OlmoeConverter(Qwen2MoeConverter):
     arch = "olmoe"
     classes = ("OlmoeForCausalLM",)
-    names = {**Qwen2MoeConverter.names, **name_layers(LAYERS, HEAD_NORMS)}
+    layers = HEAD_NORMS
 
     def keys(self) -> None:
         super().keys()
@@ -65,4 +51,4 @@ class OlmoeConverter(Qwen2MoeConverter):
 class SeedOssConverter(Converter):
     arch = "seed_oss"
     classes = ("SeedOssForCausalLM",)
-    names = {**LLAMA, **name_layers(LAYERS, POST_NORMS)}
+    layers = POST_NORMS

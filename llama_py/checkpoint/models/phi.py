@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from functools import cached_property
 from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import ORIGINAL, Converter
-from llama_py.checkpoint.merge import ExpertMerger
+from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.models.llama import MIXTRAL
 from llama_py.checkpoint.names import ATTENTION, LAYERS, LLAMA, name_layers
 from llama_py.checkpoint.sentencepiece import CONTROL, USER_DEFINED, read_sentencepiece
@@ -83,7 +82,8 @@ class Phi2Converter(Converter):
 class Phi3Converter(Phi2Converter):
     arch = "phi3"
     classes = ("Phi3ForCausalLM", "Phi4ForCausalLMV")
-    names = {**LLAMA, **name_layers(LAYERS, PHI3)}
+    names = LLAMA
+    layers = PHI3
     defaults = {}
 
     @property
@@ -156,24 +156,13 @@ class Phi3Converter(Phi2Converter):
         v.write_special(len(tokens))
 
 
-class PhiMoeConverter(Phi3Converter):
+class PhiMoeConverter(ExpertsConverter, Phi3Converter):
     arch = "phimoe"
     classes = ("PhiMoEForCausalLM", "PhimoeForCausalLM")
-    names = {**Phi3Converter.names, **name_layers(LAYERS, MIXTRAL)}
+    layers = MIXTRAL
+    parts = ("w1", "w2", "w3")
 
     def keys(self) -> None:
         super().keys()
         self.out.u32("expert_used_count", self.find("num_experts_per_tok", "num_experts_per_token"))
-        self.out.u32("expert_count", self.experts.n_experts)
-
-    @cached_property
-    def experts(self) -> ExpertMerger:
-        return ExpertMerger(self.integer("num_local_experts", "num_experts"), ("w1", "w2", "w3"))
-
-    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
-        merged = self.experts.merge(name, array)
-        for new_name, new in ((name, array),) if merged is None else merged:
-            yield from super().tensors(new_name, new, layer)
-
-    def check_complete(self) -> None:
-        self.experts.check_complete(self.folder.path)
+        self.out.u32("expert_count", self.integer("num_local_experts", "num_experts"))

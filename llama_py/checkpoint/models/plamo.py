@@ -8,8 +8,8 @@ import numpy as np
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.models.qwen3next import decay
 from llama_py.checkpoint.names import MODEL, name_layers
+from llama_py.checkpoint.shared_keys import RMS_EPSILON, VOCAB_SIZE
 from llama_py.checkpoint.vocabulary import Vocabulary
 from llama_py.checkpoint.vocabulary_files import plamo_vocabulary
 
@@ -61,19 +61,18 @@ class PlamoConverter(Converter):
             },
         ),
     }
+    tokenizer = "tokenizer.model"
 
     def keys(self) -> None:
         self.out.u32("context_length", CONTEXT)
         self.copy(
-            (
-                ("embedding_length", "u32!", ("hidden_size",)),
-                ("feed_forward_length", "u32!", ("intermediate_size",)),
-            )
+            ("embedding_length", "u32!", ("hidden_size",)),
+            ("feed_forward_length", "u32!", ("intermediate_size",)),
         )
         self.out.u32("block_count", self.n_layer)
-        self.copy((("attention.head_count", "u32!", ("num_attention_heads",)),))
+        self.copy(("attention.head_count", "u32!", ("num_attention_heads",)))
         self.out.u32("attention.head_count_kv", KEY_HEADS)
-        self.copy((("attention.layer_norm_rms_epsilon", "f32!", ("rms_norm_eps",)),))
+        self.copy(RMS_EPSILON)
         self.out.u32("general.file_type", self.file_type)
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
@@ -84,9 +83,6 @@ class PlamoConverter(Converter):
             array = array.reshape(shape[0], GROUP, KEY_HEADS, -1).swap(1, 2).reshape(*shape)
         yield from super().tensors(name, array, layer)
 
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.sentencepiece()
-
 
 class Plamo2Converter(Converter):
     arch = "plamo2"
@@ -95,7 +91,7 @@ class Plamo2Converter(Converter):
 
     def keys(self) -> None:
         out, get = self.out, self.config.get
-        out.u32("vocab_size", self.integer("vocab_size"))
+        self.copy(VOCAB_SIZE)
         if get("mamba_enabled", True):
             for key, name, default in (
                 ("attention.head_count_kv", "num_key_value_heads", 4),
@@ -129,14 +125,8 @@ class Plamo2Converter(Converter):
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         path, _, last = name.rpartition(".")
-        if last == "A_log":
-            array = array.map(decay)
-        elif last == "dt_bias":
-            name = f"{path}.dt_proj.bias"
-        elif last.removesuffix("_weight") in WEIGHTS and last.endswith("_weight"):
+        if last.removesuffix("_weight") in WEIGHTS and last.endswith("_weight"):
             name = f"{path}.{last.removesuffix('_weight')}.weight"
-        elif name.endswith(".conv1d.weight"):
-            array = array.squeeze()
         elif name.endswith("norm.weight"):
             array = add_offset(name, array)
         yield from super().tensors(name, array, layer)
@@ -175,7 +165,7 @@ class Plamo3Converter(Converter):
 
     def keys(self) -> None:
         super().keys()
-        self.out.u32("vocab_size", self.integer("vocab_size"))
+        self.copy(VOCAB_SIZE)
         if (window := self.find("window_size", "sliding_window")) is not None:
             self.out.u32("attention.sliding_window", window)
             pattern = self.find("sliding_window_pattern")

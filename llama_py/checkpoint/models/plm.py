@@ -4,8 +4,7 @@ and Orion (conversion/plm.py, jais.py, starcoder.py, orion.py)."""
 from __future__ import annotations
 
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.names import ATTENTION, LAYERS, LLAMA, MODEL, PRE_NORMS, name_layers
-from llama_py.checkpoint.vocabulary import Vocabulary
+from llama_py.checkpoint.names import ATTENTION, LAYERS, MODEL, PRE_NORMS, name_layers
 
 UP_DOWN = {"mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down"}
 UNGATED = {**MODEL, **name_layers(LAYERS, {**PRE_NORMS, **ATTENTION, **UP_DOWN})}
@@ -19,7 +18,8 @@ LATENT = {
 class PlmConverter(Converter):
     arch = "plm"
     classes = ("PLMForCausalLM",)
-    names = {**UNGATED, **name_layers(LAYERS, LATENT)}
+    names = UNGATED
+    layers = LATENT
 
     def keys(self) -> None:
         super().keys()
@@ -46,13 +46,14 @@ class Jais2Converter(Converter):
 class StarCoder2Converter(Converter):
     arch = "starcoder2"
     classes = ("Starcoder2ForCausalLM",)
-    names = {**UNGATED, **name_layers(LAYERS, {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"})}
+    names = UNGATED
+    layers = {"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"}
 
 
 class OrionConverter(Converter):
     arch = "orion"
     classes = ("OrionForCausalLM",)
-    names = LLAMA
+    tokenizer = "tokenizer.model"
 
     def keys(self) -> None:
         n_head = self.integer("num_attention_heads")
@@ -69,6 +70,3 @@ class OrionConverter(Converter):
             # its norms subtract the mean, in spite of the name
             "attention.layer_norm_epsilon": self.find("rms_norm_eps"),
         })  # fmt: skip
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.sentencepiece()

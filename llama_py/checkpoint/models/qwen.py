@@ -35,7 +35,7 @@ class QwenConverter(Converter):
         super().keys()
         # The norms are RMSNorm. llama.cpp's converter writes the other key, and llama.cpp cannot
         # load its file.
-        self.copy((("attention.layer_norm_rms_epsilon", "f32", ("layer_norm_epsilon",)),))
+        self.copy(("attention.layer_norm_rms_epsilon", "f32", ("layer_norm_epsilon",)))
 
     def vocabulary(self, v: Vocabulary) -> None:
         ranks = read_ranks(v.folder.path / "qwen.tiktoken")

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.pooling import pooling_keys
-from llama_py.checkpoint.vocabulary import Vocabulary
 
 
 class Qwen2Converter(Converter):
@@ -19,6 +18,7 @@ class Qwen2Converter(Converter):
         "AudioFlamingo3ForConditionalGeneration",
         "DotsOCRForCausalLM",
     )
+    tokenizer = "either"
 
     def select(self, name: str) -> str | None:
         selected = super().select(name)
@@ -28,6 +28,3 @@ class Qwen2Converter(Converter):
     def keys(self) -> None:
         super().keys()
         pooling_keys(self.folder, self.out)
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.sentencepiece() if v.has("tokenizer.model") else v.bpe()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from llama_py.checkpoint.converter import Keys
 from llama_py.checkpoint.experts import ExpertsConverter
-from llama_py.checkpoint.names import EXPERTS, LAYERS, LLAMA, SHARED_EXPERT, name_layers
+from llama_py.checkpoint.names import EXPERTS, SHARED_EXPERT
+from llama_py.checkpoint.shared_keys import Keys
 
 EXPERT_KEYS: Keys = (
     ("expert_feed_forward_length", "u32", ("moe_intermediate_size",)),
@@ -17,8 +17,8 @@ EXPERT_KEYS: Keys = (
 class Qwen2MoeConverter(ExpertsConverter):
     arch = "qwen2moe"
     classes: ClassVar[tuple[str, ...]] = ("Qwen2MoeForCausalLM",)
-    names = {**LLAMA, **name_layers(LAYERS, {**EXPERTS, **SHARED_EXPERT})}
+    layers = {**EXPERTS, **SHARED_EXPERT}
 
     def keys(self) -> None:
         super().keys()
-        self.copy(EXPERT_KEYS)
+        self.copy(*EXPERT_KEYS)

@@ -8,7 +8,7 @@ from typing import ClassVar
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays, stack
 from llama_py.checkpoint.models.qwen2 import Qwen2Converter
-from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, LLAMA, name_layers
+from llama_py.checkpoint.names import HEAD_NORMS
 
 RANK = 4  # llama_pooling_type
 RERANK_TEMPLATE = (
@@ -27,7 +27,7 @@ class Qwen3Converter(Qwen2Converter):
         "Qwen3Model",
         "Qwen3ForSequenceClassification",
     )
-    names = {**LLAMA, **name_layers(LAYERS, HEAD_NORMS)}
+    layers = HEAD_NORMS
 
     @cached_property
     def is_reranker(self) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import ClassVar
 
 from llama_py.checkpoint.models.qwen2moe import Qwen2MoeConverter
-from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, name_layers
+from llama_py.checkpoint.names import HEAD_NORMS
 
 
 class Qwen3MoeConverter(Qwen2MoeConverter):
     arch = "qwen3moe"
     classes: ClassVar[tuple[str, ...]] = ("Qwen3MoeForCausalLM",)
-    names = {**Qwen2MoeConverter.names, **name_layers(LAYERS, HEAD_NORMS)}
+    layers = HEAD_NORMS

@@ -6,14 +6,13 @@ from __future__ import annotations
 from functools import cached_property
 from typing import ClassVar
 
-import numpy as np
-
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, concat
+from llama_py.checkpoint.arrays import LazyArray, NamedArrays, concat
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.qwen2moe import Qwen2MoeConverter
-from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, NEXTN, name_layers
+from llama_py.checkpoint.names import HEAD_NORMS, NEXTN
+from llama_py.checkpoint.values import plus_one
 
 DELTA_NET = {
     "linear_attn.in_proj_qkv": "attn_qkv",
@@ -40,11 +39,7 @@ ROPE_PART = 0.25  # of a head's values, without partial_rotary_factor
 class Qwen3NextConverter(Qwen2MoeConverter):
     arch = "qwen3next"
     classes: ClassVar[tuple[str, ...]] = ("Qwen3NextForCausalLM",)
-    names = {
-        **Qwen2MoeConverter.names,
-        **name_layers(LAYERS, {**HEAD_NORMS, **DELTA_NET, **NEXTN}),
-        f"{LAYERS}.post_attention_layernorm": "blk.{}.post_attention_norm",
-    }
+    layers = {**HEAD_NORMS, **DELTA_NET, **NEXTN, "post_attention_layernorm": "post_attention_norm"}
     has_nextn = True
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
@@ -109,13 +104,7 @@ class Qwen3NextConverter(Qwen2MoeConverter):
         return self.integer("linear_value_head_dim")
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
-        if name.endswith(".A_log"):
-            array = array.map(decay)
-        elif name.endswith(".dt_bias"):
-            name = name.removesuffix(".dt_bias") + ".dt_proj.bias"
-        elif "conv1d" in name:
-            array = array.squeeze()
-        elif name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight"):
+        if name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight"):
             array = array.map(plus_one)
         if "in_proj_qkvz.weight" in name:
             qkv, z = self._separate(array)
@@ -132,14 +121,3 @@ class Qwen3NextConverter(Qwen2MoeConverter):
         heads = array.reshape(self.n_key_heads, sum(sizes), array.shape[1])
         q, k, v, z = (part.reshape(-1, array.shape[1]) for part in heads.split(sizes, 1))
         return concat([q, k, v]), z
-
-
-def decay(log: Array) -> Array:
-    """Return the negative exponentials of A_log, rounded from float64: torch's differ in the last
-    bit of some."""
-    return -np.exp(log.astype(np.float64))
-
-
-def plus_one(x: Array) -> Array:
-    """Return the weights of a norm that are stored less 1."""
-    return x + 1

@@ -11,20 +11,14 @@ from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays, concat
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
-from llama_py.checkpoint.models.qwen3next import plus_one
 from llama_py.checkpoint.models.qwen35 import Qwen35Converter
-from llama_py.checkpoint.names import LAYERS, name_layers
 
 HASHES = {  # numbers of the n-grams' hash functions
     "ple_embedding.layer_multipliers": "ple.layer_multipliers",
     "ple_embedding.ngram_heads_offsets": "ple.head_offsets",
     "ple_embedding.ngram_heads_vocab_sizes": "ple.head_vocab_sizes",
 }
-CENTERED = tuple(
-    f".{name}.weight"
-    for name in ("ple.norm_key", "ple.norm_query", "ple.norm_conv", "indexer.q_layernorm",
-                 "indexer.k_layernorm")
-)  # fmt: skip
+CENTERED = tuple(f".ple.norm_{part}.weight" for part in ("key", "query", "conv"))
 MIXER = {
     "hc_norm": "hc_{}_norm",
     "input_mix_weight_down": "hc_{}_down",
@@ -41,21 +35,20 @@ class Qwen4ExpConverter(Qwen35Converter):
         **Qwen35Converter.names,
         **{f"model.hyper_connection_mixer.{module}": f"output_{new.replace('_{}', '')}"
            for module, new in MIXER.items()},
-        **name_layers(LAYERS, {
-            **{f"attn_hyper_connection.{module}": new.format("attn")
-               for module, new in MIXER.items()},
-            **{f"mlp_hyper_connection.{module}": new.format("ffn")
-               for module, new in MIXER.items()},
-            "self_attn.indexer.q_layernorm": "indexer.q_norm",
-            "self_attn.indexer.k_layernorm": "indexer.k_norm",
-            "ple.key_proj": "ple_key",
-            "ple.value_proj": "ple_value",
-            "ple.norm_key": "ple_norm_key",
-            "ple.norm_query": "ple_norm_query",
-            "ple.norm_conv": "ple_norm_conv",
-            "ple.conv1d": "ple_conv1d",
-        }),
     }  # fmt: skip
+    layers = {
+        **{f"attn_hyper_connection.{module}": new.format("attn") for module, new in MIXER.items()},
+        **{f"mlp_hyper_connection.{module}": new.format("ffn") for module, new in MIXER.items()},
+        "self_attn.indexer.q_layernorm": "indexer.q_norm",
+        "self_attn.indexer.k_layernorm": "indexer.k_norm",
+        "ple.key_proj": "ple_key",
+        "ple.value_proj": "ple_value",
+        "ple.norm_key": "ple_norm_key",
+        "ple.norm_query": "ple_norm_query",
+        "ple.norm_conv": "ple_norm_conv",
+        "ple.conv1d": "ple_conv1d",
+    }
+    adds_one = CENTERED
     has_nextn = False
     needed = (
         "hc_count", "hc_lowrank", "indexer_n_heads", "indexer_head_dim", "indexer_budget",
@@ -115,10 +108,6 @@ class Qwen4ExpConverter(Qwen35Converter):
             n = self.integer("indexer_n_heads") * self.integer("indexer_head_dim")
             yield f"blk.{layer}.indexer.q_proj.weight", array.rows(0, n)
             yield f"blk.{layer}.indexer.k_proj.weight", array.rows(n)
-        elif name.endswith(CENTERED):
-            yield self.rename(name), array.map(plus_one)
-        elif name.endswith(".ple.conv1d.weight"):
-            yield self.rename(name), array.squeeze()
         else:
             yield from super().tensors(name, array, layer)
 

@@ -28,12 +28,10 @@ class Qwen2VLConverter(Converter):
         "Qwen2_5_VLForConditionalGeneration",
         "Qwen2_5OmniModel",
     )
+    tokenizer = "either"
 
     def select(self, name: str) -> str | None:
         return super().select(name.removeprefix("thinker."))
-
-    def vocabulary(self, v: Vocabulary) -> None:
-        v.sentencepiece() if v.has("tokenizer.model") else v.bpe()
 
 
 class ThinkerConverter(Converter):

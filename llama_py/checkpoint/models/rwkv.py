@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays, stack
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.names import FEED_FORWARD, LAYERS, MODEL, name_layers
+from llama_py.checkpoint.names import FEED_FORWARD, LAYERS, MODEL, PRE_NORMS, name_layers
+from llama_py.checkpoint.shared_keys import RMS_EPSILON
 from llama_py.checkpoint.vocabulary import Vocabulary
 from llama_py.checkpoint.vocabulary_files import rwkv_vocabulary
 
@@ -53,21 +53,6 @@ def nest(path: str, names: dict[str, str]) -> dict[str, str]:
     return {f"{path}.{name}": tensor for name, tensor in names.items()}
 
 
-class MixCollector:
-    """Collects a layer's coefficients, which the file stores as one tensor."""
-
-    def __init__(self, parts: Sequence[str]) -> None:
-        self.parts = parts
-        self._waiting: dict[int | None, dict[str, LazyArray]] = {}
-
-    def add(self, layer: int | None, part: str, array: LazyArray) -> list[LazyArray]:
-        """Add coefficients. Return all coefficients of a complete layer, or an empty list."""
-        found = self._waiting.setdefault(layer, {})
-        found[part] = array
-        complete = all(part in found for part in self.parts)
-        return [found[part] for part in self.parts] if complete else []
-
-
 class Rwkv6Converter(Converter):
     arch = "rwkv6"
     classes: ClassVar[tuple[str, ...]] = ("Rwkv6ForCausalLM",)
@@ -105,14 +90,9 @@ class Rwkv6Converter(Converter):
         part = new_name.removesuffix(".weight").rpartition("time_mix_lerp_")[2]
         if part not in MIXED or "time_mix_lerp_" not in new_name:
             yield new_name, array
-        elif found := self.collector.add(layer, part, array):
+        elif found := self.gatherer.add(f"mix of layer {layer}", MIXED.index(part), array, 5):
             n = found[0].shape[0]
             yield f"blk.{layer}.time_mix_lerp_fused.weight", stack(found).reshape(5, 1, 1, n)
-
-    @property
-    def collector(self) -> MixCollector:
-        made: MixCollector = self.__dict__.setdefault("_collector", MixCollector(MIXED))
-        return made
 
     def keys(self) -> None:
         out, n_embd = self.out, self.integer("hidden_size")
@@ -121,11 +101,9 @@ class Rwkv6Converter(Converter):
         out.u32("embedding_length", n_embd)
         out.u32("block_count", self.n_layer)
         self.copy(
-            (
-                ("attention.layer_norm_epsilon", "f32!", ("layer_norm_epsilon",)),
-                ("rescale_every_n_layers", "u32!", ("rescale_every",)),
-                ("wkv.head_size", "u32!", ("head_size",)),
-            )
+            ("attention.layer_norm_epsilon", "f32!", ("layer_norm_epsilon",)),
+            ("rescale_every_n_layers", "u32!", ("rescale_every",)),
+            ("wkv.head_size", "u32!", ("head_size",)),
         )
         out.u32("time_mix_extra_dim", 64 if n_embd == 4096 else 32)
         out.u32("time_decay_extra_dim", 128 if n_embd == 4096 else 64)
@@ -140,18 +118,8 @@ class Rwkv6Converter(Converter):
 class Rwkv6Qwen2Converter(Rwkv6Converter):
     arch = "rwkv6qwen2"
     classes: ClassVar[tuple[str, ...]] = ("RWKV6Qwen2ForCausalLM",)
-    names = {
-        **MODEL,
-        **name_layers(
-            LAYERS,
-            {
-                "input_layernorm": "attn_norm",
-                "post_attention_layernorm": "ffn_norm",
-                **nest("self_attn", {**MIX, **QWEN_PROJECTIONS}),
-                **FEED_FORWARD,
-            },
-        ),
-    }
+    names = MODEL
+    layers = {**PRE_NORMS, **nest("self_attn", {**MIX, **QWEN_PROJECTIONS}), **FEED_FORWARD}
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         for new_name, new in super().tensors(name, array, layer):
@@ -174,7 +142,7 @@ class Rwkv6Qwen2Converter(Rwkv6Converter):
         out.u32("time_decay_extra_dim", self.config.get("lora_rank_decay", decay))
         out.u32("feed_forward_length", self.integer("intermediate_size"))
         out.u32("general.file_type", self.file_type)
-        self.copy((("attention.layer_norm_rms_epsilon", "f32!", ("rms_norm_eps",)),))
+        self.copy(RMS_EPSILON)
         out.u32("token_shift_count", 1)
         out.u32("attention.head_count_kv", self.integer("num_key_value_heads"))
         out.u32("attention.head_count", 0)
@@ -274,8 +242,8 @@ class Rwkv7Converter(Converter):
         if part == "x":  # all in one
             yield name, array.reshape(len(self.parts), 1, 1, -1)
             return
-        collector: MixCollector = self.__dict__.setdefault("_collector", MixCollector(self.parts))
-        if found := collector.add(layer, part, array):
+        number, n = self.parts.index(part), len(self.parts)
+        if found := self.gatherer.add(f"mix of layer {layer}", number, array, n):
             yield name, stack(found)
 
     def keys(self) -> None:
@@ -284,10 +252,8 @@ class Rwkv7Converter(Converter):
         out.u32("embedding_length", n_embd)
         out.u32("block_count", self.n_layer)
         self.copy(
-            (
-                ("attention.layer_norm_epsilon", "f32!", ("layer_norm_epsilon", "norm_eps")),
-                ("wkv.head_size", "u32!", ("head_size", "head_dim")),
-            )
+            ("attention.layer_norm_epsilon", "f32!", ("layer_norm_epsilon", "norm_eps")),
+            ("wkv.head_size", "u32!", ("head_size", "head_dim")),
         )
         for key, names, power, factor in RANKS:
             rank = max(1, round(n_embd**power * factor / 32)) * 32
@@ -306,17 +272,7 @@ LOW_RANK = tuple(f"time_mix_{part}{i}.weight" for part in "wavg" for i in "12")
 class Arwkv7Converter(Rwkv7Converter):
     arch = "arwkv7"
     classes: ClassVar[tuple[str, ...]] = ("RwkvHybridForCausalLM",)
-    names = {
-        **Rwkv7Converter.names,
-        **name_layers(
-            LAYERS,
-            {
-                **FEED_FORWARD,
-                "input_layernorm": "attn_norm",
-                "post_attention_layernorm": "ffn_norm",
-            },
-        ),
-    }
+    layers = {**FEED_FORWARD, **PRE_NORMS}
 
     def keys(self) -> None:
         out, has_gate = self.out, bool(self.find("wkv_has_gate"))
@@ -325,12 +281,7 @@ class Arwkv7Converter(Rwkv7Converter):
         out.u32("context_length", CONTEXT)
         out.u32("embedding_length", self.integer("hidden_size"))
         out.u32("block_count", self.n_layer)
-        self.copy(
-            (
-                ("attention.layer_norm_rms_epsilon", "f32!", ("rms_norm_eps",)),
-                ("wkv.head_size", "u32!", ("head_size",)),
-            )
-        )
+        self.copy(RMS_EPSILON, ("wkv.head_size", "u32!", ("head_size",)))
         for (key, *_), rank in zip(RANKS, (64, 64, 32, 128 if has_gate else 0), strict=True):
             out.u32(f"attention.{key}_lora_rank", rank)
         out.u32("feed_forward_length", self.integer("intermediate_size"))

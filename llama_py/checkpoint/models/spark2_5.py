@@ -5,8 +5,7 @@ from __future__ import annotations
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.models.olmo import WINDOWS
-from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers
+from llama_py.checkpoint.shared_keys import VOCAB_SIZE, WINDOWS
 
 FULL, SLIDING = "full_attention", "sliding_attention"
 WANTED = (
@@ -19,13 +18,7 @@ WANTED = (
 class Spark25Converter(Converter):
     arch = "spark2_5"
     classes = ("Spark2_5ForCausalLM",)
-    names = {
-        **LLAMA,
-        **name_layers(LAYERS, {
-            "self_attn.q_k_v_proj": "attn_qkv",
-            "self_attn.g_proj": "attn_gate",
-        }),
-    }  # fmt: skip
+    layers = {"self_attn.q_k_v_proj": "attn_qkv", "self_attn.g_proj": "attn_gate"}
     needed = ("layer_types", "sliding_window", "head_dim")
 
     def keys(self) -> None:
@@ -36,8 +29,7 @@ class Spark25Converter(Converter):
         for name, wanted in WANTED:
             if self.find(name) != wanted:
                 raise ModelError(f"{name} must be {wanted}, got {self.find(name)}")
-        self.out.u32("vocab_size", self.integer("vocab_size"))
-        self.copy(WINDOWS)
+        self.copy(VOCAB_SIZE, *WINDOWS)
         for key, kind in (("rope.dimension_count", FULL), ("rope.dimension_count_swa", SLIDING)):
             part = self.rope.get(kind, {}).get("partial_rotary_factor", 1.0)
             self.out.u32(key, int(self.head_dim * part))

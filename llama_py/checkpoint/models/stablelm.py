@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from functools import cached_property
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays, stack
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.merge import PartGatherer
-from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers
 
 HEAD_NORM = re.compile(r"(.*\.([qk])_layernorm)\.norms\.(\d+)\.weight")
 NORMS = {"self_attn.q_layernorm": "attn_q_norm", "self_attn.k_layernorm": "attn_k_norm"}
@@ -19,12 +16,8 @@ class StableLmConverter(Converter):
 
     arch = "stablelm"
     classes = ("StableLmForCausalLM", "StableLMEpochForCausalLM", "LlavaStableLMEpochForCausalLM")
-    names = {**LLAMA, **name_layers(LAYERS, NORMS)}
+    layers = NORMS
     defaults = {"partial_rotary_factor": 0.25}
-
-    @cached_property
-    def norms(self) -> PartGatherer:
-        return PartGatherer()
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         match = HEAD_NORM.fullmatch(name)
@@ -32,12 +25,9 @@ class StableLmConverter(Converter):
             yield from super().tensors(name, array, layer)
             return
         heads = "num_attention_heads" if match[2] == "q" else "num_key_value_heads"
-        found = self.norms.add(match[1], int(match[3]), array, self.integer(heads))
+        found = self.gatherer.add(match[1], int(match[3]), array, self.integer(heads))
         if found is not None:
             yield from super().tensors(f"{match[1]}.weight", stack(found), layer)
-
-    def check_complete(self) -> None:
-        self.norms.check_complete(self.folder.path)
 
     def keys(self) -> None:
         is_parallel = self.config.get("model_type") != "stablelm"  # the default

@@ -9,9 +9,9 @@ import numpy as np
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.experts import NextnConverter
 from llama_py.checkpoint.models.qwen3 import Qwen3Converter
-from llama_py.checkpoint.models.qwen3next import plus_one
-from llama_py.checkpoint.names import HEAD_NORMS, LAYERS, LLAMA, NEXTN, name_layers
+from llama_py.checkpoint.names import HEAD_NORMS, NEXTN
 from llama_py.checkpoint.rotary import llama3_factors
+from llama_py.checkpoint.shared_keys import EXPERT_SIZE
 
 WINDOW, FULL = "sliding_attention", "full_attention"
 PARTS = ("gate", "up", "down")
@@ -36,7 +36,9 @@ class Step3VLConverter(Qwen3Converter):
 class Step35Converter(NextnConverter):
     arch = "step35"
     classes = ("Step3p5ForCausalLM", "Step3p7ForConditionalGeneration")
-    names = {**LLAMA, **name_layers(LAYERS, {**EXPERTS, **HEAD_NORMS, **NEXTN})}
+    layers = {**EXPERTS, **HEAD_NORMS, **NEXTN}
+    suffixes = {".moe.router_bias": ".bias"}
+    adds_one = ("norm.weight",)
 
     def _rope(self) -> dict[str, Any]:
         thetas = self.config.get("rope_theta")
@@ -52,8 +54,6 @@ class Step35Converter(NextnConverter):
         selected = super().select(name)
         if selected is None:
             return None
-        if selected.endswith(".moe.router_bias"):
-            return f"{selected}.bias"
         return (
             selected.replace(".transformer.shared_head.", ".shared_head.")
             .replace("shared_head.output", "shared_head.head")
@@ -61,8 +61,6 @@ class Step35Converter(NextnConverter):
         )
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
-        if name.endswith("norm.weight"):
-            array = array.map(plus_one)
         if name.endswith(SQUEEZED):
             array = array.squeeze()
         yield from super().tensors(name, array, layer)
@@ -96,14 +94,12 @@ class Step35Converter(NextnConverter):
         out.array("attention.sliding_window_pattern", [t == WINDOW for t in types])
         out.u32("attention.value_length", self.integer("head_dim"))
         self.copy(
-            (
-                ("expert_count", "u32!", ("moe_num_experts",)),
-                ("expert_used_count", "u32!", ("moe_top_k",)),
-                ("expert_feed_forward_length", "u32!", ("moe_intermediate_size",)),
-                ("expert_shared_feed_forward_length", "u32!", ("share_expert_dim",)),
-                ("expert_weights_scale", "f32", ("moe_router_scaling_factor",)),
-                ("expert_weights_norm", "bool", ("norm_expert_weight",)),
-            )
+            ("expert_count", "u32!", ("moe_num_experts",)),
+            ("expert_used_count", "u32!", ("moe_top_k",)),
+            EXPERT_SIZE,
+            ("expert_shared_feed_forward_length", "u32!", ("share_expert_dim",)),
+            ("expert_weights_scale", "f32", ("moe_router_scaling_factor",)),
+            ("expert_weights_norm", "bool", ("norm_expert_weight",)),
         )
         listed = str(self.find("moe_layers_enum") or "").split(",")
         sparse = [int(i) for i in listed if i.strip().isdecimal()]
@@ -115,5 +111,4 @@ class Step35Converter(NextnConverter):
             if (limits := self.find(name)) is not None:
                 each = [float(x or 0.0) for x in limits] + [0.0] * self.n_layer
                 out.array(key, each[: self.n_layer])
-        if self.n_layer > self.n_trunk:
-            self.nextn_key()
+        self.draft_key()

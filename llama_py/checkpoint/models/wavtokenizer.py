@@ -51,7 +51,7 @@ class WavTokenizerConverter(Converter):
 
     def keys(self) -> None:
         super().keys()
-        self.copy(self.own_keys)
+        self.copy(*self.own_keys)
         self.out.boolean("attention.causal", False)
 
     def choose_tensor_type(self, name: str, array: LazyArray, wanted: GGMLType) -> GGMLType:
