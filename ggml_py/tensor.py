@@ -193,9 +193,6 @@ class Tensor:
     def is_transposed(self) -> bool:
         return self.nb[0] > self.nb[1]
 
-    def is_permuted(self) -> bool:
-        return self.nb[0] > self.nb[1] or self.nb[1] > self.nb[2] or self.nb[2] > self.nb[3]
-
     def is_empty(self) -> bool:
         return 0 in self.ne
 

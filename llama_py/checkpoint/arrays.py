@@ -15,7 +15,6 @@ from llama_py.checkpoint.floats import from_bits
 from llama_py.checkpoint.safetensors import StoredTensor
 
 Array = npt.NDArray[Any]
-Floats = npt.NDArray[np.float32]
 PART = 1 << 22  # elements of a part
 
 

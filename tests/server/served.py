@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 
 from llama_py_server.app import app
 from llama_py_server.command import build_model_pool, parser
+from llama_py_server.models.model_pool import ModelEntry, ModelPool
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.routes.tools import open_toolbox
@@ -118,3 +119,11 @@ def events(text: str) -> list[tuple[str, Any]]:
             data = lines["data"]
             found.append((lines.get("event", ""), data if data == "[DONE]" else json.loads(data)))
     return found
+
+
+def holding(state: ModelState) -> ModelPool:
+    """Return a pool of one model that is loaded already."""
+    pool = ModelPool([ModelEntry("", lambda _: state, embeds=state.params.embedding)])
+    with pool.models.use(""):
+        pool.ready = True
+    return pool

@@ -13,13 +13,13 @@ from starlette.testclient import TestClient
 
 from llama_py.serving import Busy
 from llama_py_server.app import app
-from llama_py_server.models.model_pool import ModelPool, holding
+from llama_py_server.models.model_pool import ModelPool
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.routes import page
 from llama_py_server.routes.tools import NO_TOOLS, Toolbox
 from llama_py_server.stream.replies import running
-from tests.server.served import LOCAL, WAIT, leave, until
+from tests.server.served import LOCAL, WAIT, holding, leave, until
 from tests.serving.engines import held
 
 KEY = "a-secret"

@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 from starlette.types import Message, Receive, Scope, Send
 
 from llama_py_server.command import Loader
-from llama_py_server.models.model_pool import ModelPool, holding
+from llama_py_server.models.model_pool import ModelPool
 from llama_py_server.models.state import ModelState
 from llama_py_server.stream.replies import cut_all
 from llama_py_server.wire.listen import Stoppable
-from tests.server.served import ASK, LOCAL, WAIT, events
+from tests.server.served import ASK, LOCAL, WAIT, events, holding
 
 LONG = {"max_tokens": 900, "ignore_eos": True}
 BODIES: dict[str, dict[str, Any]] = {

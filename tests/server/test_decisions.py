@@ -22,11 +22,10 @@ from llama_py.loading.model import DEMO
 from llama_py.text.decide import Decider, Question, QuestionOption
 from llama_py.tokenizer import Tokenizer
 from llama_py_server.app import app
-from llama_py_server.models.model_pool import holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.schema.questions import MAX_QUESTIONS
-from tests.server.served import LOCAL, leave, served, until
+from tests.server.served import LOCAL, holding, leave, served, until
 from tests.serving.engines import held
 from tests.support import vocab_data
 

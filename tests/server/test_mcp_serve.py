@@ -13,12 +13,11 @@ from starlette.testclient import TestClient
 
 from ggml_py.errors import ModelError
 from llama_py_server.app import app
-from llama_py_server.models.model_pool import holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.stream.replies import running
 from tests.server.chat_page import on_a_socket
-from tests.server.served import LOCAL, leave, served, until
+from tests.server.served import LOCAL, holding, leave, served, until
 from tests.serving.engines import held
 from tests.support.limits import SECONDS
 

@@ -18,11 +18,10 @@ from starlette.testclient import TestClient
 
 from llama_py_server import stdio
 from llama_py_server.app import app
-from llama_py_server.models.model_pool import holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.stream.replies import running
-from tests.server.served import until
+from tests.server.served import holding, until
 from tests.serving.engines import held
 from tests.support.commands import DEMO, SCRIPTS, clean_environment, heed_interrupts, refused, run
 from tests.support.limits import SECONDS

@@ -12,7 +12,6 @@ from starlette.testclient import TestClient
 
 from ggml_py.errors import ModelError
 from llama_py_server.app import app
-from llama_py_server.models.model_pool import holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.schema import from_ollama
@@ -20,7 +19,7 @@ from llama_py_server.stream.replies import running
 from llama_py_server.wire.addresses import list_addresses
 from llama_py_server.wire.errors import HTTPError
 from llama_py_server.wire.exposure import is_public
-from tests.server.served import ASK, LOCAL, TOOL, leave, served, until
+from tests.server.served import ASK, LOCAL, TOOL, holding, leave, served, until
 from tests.serving.engines import held
 
 FEW = {"num_predict": 8, "temperature": 0}

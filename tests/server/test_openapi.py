@@ -12,7 +12,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from llama_py_server.app import app
-from llama_py_server.models.model_pool import holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.routes import rerank, tei
@@ -22,7 +21,7 @@ from llama_py_server.routes.operations import ERRORS, GET, OLLAMA, OPERATIONS, P
 from llama_py_server.schema.completion import KNOWN
 from llama_py_server.schema.constraints import is_constraint
 from llama_py_server.wire.responses import as_error
-from tests.server.served import ASK, LOCAL, served
+from tests.server.served import ASK, LOCAL, holding, served
 from tests.server.test_access import PUBLIC_PATHS
 
 METHODS = ("get", "post", "delete")

@@ -12,12 +12,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from llama_py_server.app import app
-from llama_py_server.models.model_pool import ModelPool, holding
+from llama_py_server.models.model_pool import ModelPool
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.stream import replay
 from llama_py_server.stream.replies import running
-from tests.server.served import ASK, LOCAL, WAIT, events, until
+from tests.server.served import ASK, LOCAL, WAIT, events, holding, until
 from tests.serving.engines import held
 
 BODY = {"prompt": "To be", "n_predict": 30, "ignore_eos": True, "stream": True}

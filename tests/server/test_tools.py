@@ -14,14 +14,13 @@ import pytest
 from starlette.testclient import TestClient
 
 from llama_py_server.app import app
-from llama_py_server.models.model_pool import holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.routes import tools
 from llama_py_server.routes.tools import Toolbox, open_toolbox
 from llama_py_tools.mcp.params import McpParams
 from tests.server.chat_page import Page, on_a_socket
-from tests.server.served import LOCAL, leave, served, template, until
+from tests.server.served import LOCAL, holding, leave, served, template, until
 from tests.support import mcp_server
 from tests.support.scripts import use_script
 

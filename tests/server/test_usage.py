@@ -10,12 +10,11 @@ from starlette.testclient import TestClient
 
 from llama_py.serving import Request
 from llama_py_server.app import app
-from llama_py_server.models.model_pool import holding
 from llama_py_server.models.state import ModelState
 from llama_py_server.params import ListenParams
 from llama_py_server.wire import usage
 from llama_py_server.wire.usage import MINUTE, Client, UsageLimit
-from tests.server.served import LOCAL, served
+from tests.server.served import LOCAL, holding, served
 
 ASK = {"prompt": "To be", "n_predict": 5, "ignore_eos": True}
 A, B = {"authorization": "Bearer a"}, {"authorization": "Bearer b"}

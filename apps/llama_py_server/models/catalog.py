@@ -201,9 +201,5 @@ def _eyes(path: Path) -> str:
     return str(folder / found) if found else ""
 
 
-def _stem(path: Path) -> str:
-    return local_models.short_name(path)
-
-
 def _size(path: str) -> int:
     return model_size(path) if path and Path(path).exists() else 0

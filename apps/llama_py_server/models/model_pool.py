@@ -278,11 +278,3 @@ def status_name(info: ModelInfo) -> str:
     if info.state == "unloading":
         return "unloaded"
     return "sleeping" if info.asleep else info.state
-
-
-def holding(state: ModelState) -> ModelPool:
-    """Return a pool of one model that is loaded already."""
-    pool = ModelPool([ModelEntry("", lambda _: state, embeds=state.params.embedding)])
-    with pool.models.use(""):
-        pool.ready = True
-    return pool

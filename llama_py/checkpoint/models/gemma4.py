@@ -117,9 +117,7 @@ class Gemma4Converter(Gemma3Converter):
     classes: ClassVar[tuple[str, ...]] = ("Gemma4ForConditionalGeneration", "Gemma4ForCausalLM")
     names = {**Gemma3Converter.names, **PER_LAYER}
     layers = GEMMA4
-    suffixes = dict.fromkeys(
-        ("layer_scalar", ".experts.gate_up_proj", ".experts.down_proj"), ".weight"
-    )
+    suffixes = dict.fromkeys(BARE, ".weight")
     defaults = {**Gemma3Converter.defaults, "vocab_size": 262144, "num_kv_shared_layers": 0}
     adds_one = ()
 

@@ -221,9 +221,6 @@ class GraniteHybridConverter(Mamba2Converter, GraniteMoeConverter):
         write_padded(self, v, 8, prefers_json=False)
 
 
-PARTS = {"q": "attn_q", "k": "attn_k", "v": "attn_v", "gate": "ffn_gate", "up": "ffn_up"}
-
-
 class GraniteSwitchConverter(GraniteMoeConverter):
     """A dense Granite with a stack of LoRA adapters for each matrix; the first one is zero."""
 

@@ -7,7 +7,7 @@ import numpy as np
 from ggml_py import ops
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME, F32, I32, GGMLType
-from llama_py_tools.test_backend_ops.case import Array, Leaves, case, integers, uniform
+from llama_py_tools.test_backend_ops.case import Leaves, case, integers, uniform
 from llama_py_tools.test_backend_ops.cases.reduce import distinct
 from llama_py_tools.test_backend_ops.cases.rows import row_numbers
 
@@ -118,10 +118,6 @@ def mul_mat_id_fusion(
     for y in products[1:]:
         total = ops.add(total, y)
     return ops.mul(total, new((1, n_used, n)))
-
-
-def _in_any_order(weights: Array) -> Array:
-    return np.sort(weights.reshape(weights.shape[0], -1), axis=-1)
 
 
 ROUTERS = ["softmax", "sigmoid", "softmax_weight", "sqrt_softplus"]

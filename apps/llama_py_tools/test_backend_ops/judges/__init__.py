@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ggml_py.backend import Device, registry
 
-JUDGES = ("ref", "cpu", "ggml")
-
 
 def judge(name: str) -> Device:
     """Return the judge's device; BackendError if it is not available."""
