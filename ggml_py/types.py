@@ -26,6 +26,10 @@ class GGMLType:
         """Return the bytes of a row of n elements (ggml_row_size)."""
         return n // self.block_size * self.type_size
 
+    def tensor_size(self, ne: tuple[int, ...]) -> int:
+        """Return the bytes of a contiguous tensor, given its four sizes."""
+        return self.row_size(ne[0]) * ne[1] * ne[2] * ne[3]
+
     def __str__(self) -> str:
         return self.name
 
@@ -42,6 +46,14 @@ _TABLE = (
     (30, "bf16", 1, 2), (34, "tq1_0", 256, 54), (35, "tq2_0", 256, 66), (39, "mxfp4", 32, 17),
     (40, "nvfp4", 64, 36), (41, "q1_0", 128, 18), (42, "q2_0", 64, 18),
     (142, "pq2_0", 128, 34), (143, "ptq1_0", 128, 28),  # of PrismML's llama.cpp
+    # Of ik_llama.cpp. A scale at the start of its rows is at the start of each block here.
+    (133, "q6_0", 32, 26), (134, "iq1_bn", 64, 15), (135, "iq2_bn", 64, 20),
+    (137, "iq2_k", 256, 76), (138, "iq3_k", 256, 110), (139, "iq4_k", 256, 144),
+    (140, "iq5_k", 256, 176), (141, "iq6_k", 256, 212), (144, "iq4_ks", 256, 140),
+    (145, "iq2_ks", 256, 72), (146, "iq4_kss", 256, 132), (151, "q8_kv", 32, 36),
+    (152, "iq5_ks", 256, 172), (153, "iq2_kt", 256, 72), (154, "iq3_kt", 256, 104),
+    (155, "iq4_kt", 256, 132), (156, "iq3_ks", 256, 104), (157, "iq2_kl", 256, 88),
+    (158, "iq1_kt", 256, 60), (229, "iq1_m_r4", 256, 58),
 )  # fmt: skip
 
 TYPES: dict[int, GGMLType] = {row[0]: GGMLType(*row) for row in _TABLE}

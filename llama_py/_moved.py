@@ -28,7 +28,7 @@ MOVED = """
     decoding speculative.speculator:speculator
     fit planning
     gguf cut:tensor_part file_types fingerprint gguf_file:file gguf_metadata:metadata
-    gguf gguf_split:parts gguf_write:write ik_types keys mapped:pages
+    gguf gguf_split:parts gguf_write:write keys mapped:pages
     graph linear outputs
     hooks unembed
     hparams cparams forms:variants geometry:layer_shape share:shard yarn

@@ -19,7 +19,8 @@ import math
 import mmap
 import os
 import stat
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from struct import Struct
@@ -30,6 +31,7 @@ from numpy.typing import NDArray
 
 from ggml_py.errors import AllocError, GGUFError
 from ggml_py.types import TYPES, GGMLType
+from llama_py.gguf.forms import FORMS, RETIRED, Form
 from llama_py.gguf.metadata import (
     DAMAGED,
     Cursor,
@@ -98,10 +100,56 @@ class TensorInfo:
         """Return the tensor with another name."""
         return replace(self, name=name)
 
+    def as_stored(self) -> TensorInfo:
+        """Return the tensor with the type and the bytes of the file."""
+        return self
+
     def let_go(self) -> None:
         """Release memory of the mapped bytes after a device has copied them."""
         if self.mapped is not None:
             release_pages(self.mapped, self.offset, self.offset + self.nbytes)
+
+
+class UnwoundTensor(TensorInfo):
+    """A tensor with another form in its file (see forms.py); `type` and `nbytes` are of memory.
+
+    Reading `data` converts all its bytes, which need memory while in use.
+    """
+
+    __slots__ = ("_last", "_stored", "form")
+    form: Form
+    _last: Callable[[], NDArray[np.uint8] | None]
+    _stored: TensorInfo
+
+    def __init__(self, stored: TensorInfo, form: Form) -> None:
+        n_rows = stored.ne[1] * stored.ne[2] * stored.ne[3]
+        nbytes = form.plain.row_size(stored.ne[0]) * n_rows
+        for name, value in (
+            ("name", stored.name), ("type", form.plain), ("ne", stored.ne),
+            ("offset", stored.offset), ("nbytes", nbytes), ("mapped", stored.mapped),
+            ("path", None), ("form", form), ("_stored", stored), ("_last", lambda: None),
+        ):  # fmt: skip
+            object.__setattr__(self, name, value)
+
+    def rename(self, name: str) -> TensorInfo:
+        return UnwoundTensor(self._stored.rename(name), self.form)
+
+    @property
+    def data(self) -> NDArray[np.uint8]:
+        """Converted bytes, read-only, [nbytes]."""
+        found = self._last()
+        if found is None:
+            found = self.form.unwind(self._stored.data, self.ne[0])
+            found.flags.writeable = False
+            object.__setattr__(self, "_last", weakref.ref(found))
+        return found
+
+    def as_stored(self) -> TensorInfo:
+        return self._stored
+
+    def let_go(self) -> None:
+        if self.mapped is not None:
+            release_pages(self.mapped, self.offset, self.offset + self._stored.nbytes)
 
 
 class GGUFFile:
@@ -303,7 +351,7 @@ def _foreign(head: bytes) -> str:
 def _read_tensors(cursor: Cursor, n_tensors: int, metadata: Metadata) -> dict[str, TensorInfo]:
     """Read tensor infos and their offsets in the data section, which follows the last info."""
     alignment = _alignment(cursor, metadata)
-    infos: dict[str, tuple[tuple[int, ...], GGMLType, int]] = {}
+    infos: dict[str, tuple[tuple[int, ...], GGMLType | Form, int]] = {}
     for i in range(n_tensors):
         name = cursor.identifier(f"the name of tensor {i}", _MAX_NAME_BYTES)
         if name in infos:
@@ -334,33 +382,29 @@ def _read_ne(cursor: Cursor, what: str) -> tuple[int, ...]:
     return ne + (1,) * (_MAX_DIMS - n_dims)
 
 
-def _read_type(cursor: Cursor, what: str, ne: tuple[int, ...]) -> GGMLType:
+def _read_type(cursor: Cursor, what: str, ne: tuple[int, ...]) -> GGMLType | Form:
     kind = cursor.u32(f"the type of {what}")
-    if kind not in TYPES:
-        from llama_py.gguf.ik_types import ik_name
-
-        if name := ik_name(kind):
-            raise cursor.error(_ik_error(what, kind, name))
-        known = ", ".join(f"{t.id} {t.name}" for t in TYPES.values())
+    found = FORMS.get(kind) or TYPES.get(kind)
+    if found is None:
+        names = {t.id: t.name for t in TYPES.values()} | {f.id: f.name for f in FORMS.values()}
+        known = ", ".join(f"{id} {name}" for id, name in names.items())
         raise cursor.error(f"{what} has unknown type {kind}; known: {known}; update llama-py")
-    dtype = TYPES[kind]
-    if ne[0] % dtype.block_size:
+    plain = found.plain if isinstance(found, Form) else found
+    size = max(found.size, plain.block_size) if isinstance(found, Form) else plain.block_size
+    if ne[0] % size:
         raise cursor.error(
-            f"{what} has rows of {ne[0]} elements, not a multiple of {dtype.name}'s block of "
-            f"{dtype.block_size}; {DAMAGED}"
+            f"{what} has rows of {ne[0]} elements, not a multiple of {found.name}'s block of "
+            f"{size}; {DAMAGED}"
         )
-    return dtype
-
-
-def _ik_error(what: str, kind: int, name: str) -> str:
-    return (
-        f"{what} has type {kind}, {name}; run the file with ik_llama.cpp, or quantize the original "
-        "model with llama-py-gguf quantize"
-    )
+    if isinstance(found, Form) and ne[1] % found.rows:
+        raise cursor.error(
+            f"{what} has {ne[1]} rows, not a multiple of {found.name}'s {found.rows}; {DAMAGED}"
+        )
+    return found
 
 
 def _place(
-    cursor: Cursor, infos: dict[str, tuple[tuple[int, ...], GGMLType, int]], alignment: int
+    cursor: Cursor, infos: dict[str, tuple[tuple[int, ...], GGMLType | Form, int]], alignment: int
 ) -> dict[str, TensorInfo]:
     whole = np.frombuffer(cursor.data, np.uint8)
     whole.flags.writeable = False
@@ -372,7 +416,7 @@ def _place(
         if offset != expected:
             _check_size(cursor, tensors)
             raise cursor.error(_offset_error(name, offset, expected, alignment))
-        nbytes = dtype.row_size(ne[0]) * math.prod(ne[1:])
+        nbytes = dtype.tensor_size(ne)
         at = start + offset
         if nbytes and at + nbytes > cursor.size:
             raise cursor.error(
@@ -380,21 +424,23 @@ def _place(
                 f"has {cursor.size}; {DAMAGED}"
             )
         data = whole[at : at + nbytes]
-        tensors[name] = TensorInfo(name, dtype, ne, at, nbytes, data, cursor.data, cursor.path)
+        kind = dtype.file_type if isinstance(dtype, Form) else dtype
+        info = TensorInfo(name, kind, ne, at, nbytes, data, cursor.data, cursor.path)
+        tensors[name] = UnwoundTensor(info, dtype) if isinstance(dtype, Form) else info
         expected = _pad(offset + nbytes, alignment)
     return {name: tensors[name] for name in infos}
 
 
 def _check_size(cursor: Cursor, tensors: dict[str, TensorInfo]) -> None:
-    """Raise GGUFError if the last tensor has another size because its type's number is also one of
+    """Raise GGUFError if the last tensor has another size because its type's number was also one of
     ik_llama.cpp's."""
-    from llama_py.gguf.ik_types import SHARED_IDS, ik_name
-
     last = next(reversed(tensors.values()), None)
-    if last is not None and last.type.id in SHARED_IDS:
-        what = f"tensor {quote_text(last.name)}"
-        name = f"but not the size of {last.type.name}: perhaps {ik_name(last.type.id)}"
-        raise cursor.error(_ik_error(what, last.type.id, name))
+    if last is not None and last.type.id in RETIRED:
+        raise cursor.error(
+            f"tensor {quote_text(last.name)} has type {last.type.id}, but not the size of "
+            f"{last.type.name}: perhaps {RETIRED[last.type.id]}, a former type of ik_llama.cpp; "
+            "quantize the original model with llama-py-gguf quantize"
+        )
 
 
 def _pad(n: int, alignment: int) -> int:

@@ -61,11 +61,19 @@ FILE_TYPES = {
     for name, number, of, *words in _TABLE
 }
 COPY = FileType("COPY", 0, None)
+# Of ik_llama.cpp (its llama.h), without the interleaved types.
+_IK_TABLE = (
+    ("Q6_0", 135), ("IQ1_BN", 136), ("IQ2_BN", 137), ("IQ2_K", 138), ("IQ3_K", 139),
+    ("IQ4_K", 140), ("IQ6_K", 142), ("IQ4_KS", 145), ("IQ2_KS", 147), ("IQ4_KSS", 148),
+    ("Q8_KV", 149), ("IQ5_KS", 150), ("IQ2_KT", 151), ("IQ3_KT", 152), ("IQ4_KT", 153),
+    ("IQ3_KS", 154), ("IQ2_KL", 155), ("IQ1_KT", 156), ("IQ1_M_R4", 231),
+)  # fmt: skip
 # File types that llama-py only reads.
 READ_ONLY = (
     FileType("NVFP4", 39, BY_NAME["nvfp4"], "NVFP4"),
-    FileType("PQ2_0", 141, BY_NAME["pq2_0"], "PQ2_0"),
+    FileType("PQ2_0", 141, BY_NAME["pq2_0"], "PQ2_0 of PrismML, or IQ5_K of ik_llama.cpp"),
     FileType("PTQ1_0", 143, BY_NAME["ptq1_0"], "PTQ1_0"),
+    *(FileType(name, number, BY_NAME[name.lower()], name) for name, number in _IK_TABLE),
 )
 
 

@@ -20,5 +20,5 @@ def fingerprint(file: GGUFFile) -> str:
         found.update(text.encode("utf-8", "surrogatepass") + raw)
     for info in file.tensors.values():
         found.update(f"{info.name} {info.type.name} {info.ne};".encode())
-        found.update(info.data[:SAMPLE].tobytes())
+        found.update(info.as_stored().data[:SAMPLE].tobytes())
     return found.hexdigest()

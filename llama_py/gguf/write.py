@@ -80,7 +80,7 @@ def content(
 
     stored   key-values in the format of `encode` or of a file (`Metadata.stored_values`)
     """
-    tensors = list(tensors)
+    tensors = [t.as_stored() for t in tensors]
     alignment = read_alignment(stored)
     yield head(stored, tensors, alignment)
     for t in tensors:
@@ -101,7 +101,7 @@ def read_alignment(stored: Mapping[str, bytes]) -> int:
 
 def n_bytes(stored: Mapping[str, bytes], tensors: Iterable[TensorInfo]) -> int:
     """Return the size of the file that they make."""
-    tensors, alignment = list(tensors), read_alignment(stored)
+    tensors, alignment = [t.as_stored() for t in tensors], read_alignment(stored)
     data = sum(_pad(t.nbytes, alignment) for t in tensors)
     return len(head(stored, tensors, alignment)) + data
 

@@ -13,6 +13,7 @@ from ggml_py.errors import GGUFError
 from ggml_py.types import GGMLType
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.file_types import FileType, guess_type
+from llama_py.gguf.forms import file_size
 from llama_py.gguf.write import encode
 from llama_py.quantize.allowed import fitting, is_allowed, wants_imatrix
 from llama_py.quantize.imatrix.file import Imatrix
@@ -64,20 +65,18 @@ class TensorJob:
         return self.type == self.source.type
 
     @property
-    def n_rows(self) -> int:
-        return self.source.ne[1] * self.source.ne[2] * self.source.ne[3]
-
-    @property
     def nbytes(self) -> int:
-        """Bytes of the new tensor."""
+        """Bytes of the new tensor in a file."""
         if self.copies:
-            return self.source.nbytes
-        return self.type.row_size(self.source.ne[0]) * self.n_rows
+            return self.source.as_stored().nbytes
+        return file_size(self.type, self.source.ne)
 
     @property
     def target_info(self) -> TensorInfo:
-        """Return the tensor as it will be, without its bytes."""
+        """Return the tensor as it will be."""
         source = self.source
+        if self.copies:
+            return source.as_stored().rename(self.name)
         return TensorInfo(self.name, self.type, source.ne, source.offset, self.nbytes, NO_BYTES)
 
 

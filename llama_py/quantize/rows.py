@@ -45,8 +45,8 @@ class RowWorkers:
 
     def convert(self, job: TensorJob) -> Iterator[tuple[memoryview, int]]:
         """Yield the bytes of a tensor in order, each with the number of source bytes it needed."""
-        raw = job.source.data
         if job.copies:
+            raw = job.source.as_stored().data
             step = 4 * ELEMENTS
             for i in range(0, len(raw), step):
                 piece = raw[i : i + step]

@@ -57,6 +57,26 @@ def names(folder: Path) -> set[str]:
     return {p.name for p in folder.iterdir()}
 
 
+def test_types_of_ik_llama_cpp(model: Path, tmp_path: Path) -> None:
+    """Rows that begin with their scale; copies keep them."""
+    out, copy = tmp_path / "o.gguf", tmp_path / "c.gguf"
+    types = ("--tensor-type", "attn_q=iq4_ks", "--tensor-type", "gate_exps=iq5_k")
+    assert run(*types, model, out, "Q8_0") == 0
+    assert run(out, copy, "COPY") == 0
+    with GGUFFile.open(model) as source, GGUFFile.open(out) as file, GGUFFile.open(copy) as again:
+        for name, kind, id in zip(WEIGHTS, ("iq5_k", "iq4_ks"), (140, 144), strict=False):
+            found = file.tensors[name].as_stored()
+            x = source.tensors[name].data.view(np.float16).astype(np.float32).reshape(-1, N)
+            assert found.type.id == id
+            expected = quantizer(BY_NAME[kind], False)(x, None)
+            np.testing.assert_array_equal(found.data, expected.reshape(-1))
+            np.testing.assert_array_equal(again.tensors[name].as_stored().data, found.data)
+            decode = dequantizer(file.tensors[name].type)
+            assert decode is not None
+            y = decode(file.tensors[name].data.reshape(-1, BY_NAME[kind].type_size))
+            assert np.abs(y.reshape(x.shape) - x).max() < 0.6
+
+
 def test_a_file(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "q.gguf"
     assert run(model, out, "q4_k_m", 2) == 0

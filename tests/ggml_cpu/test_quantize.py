@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -25,6 +27,36 @@ ZEROS = 4  # the row that has groups of zeros between others
 RNG = np.random.default_rng(5)
 
 
+# SHA-256 (first 12 digits) of the bytes that ik_llama.cpp's ggml_quantize_chunk makes of X.
+IK = {
+    "iq4_k": "3bdeb0983051",
+    "iq4_k.weighted": "a10265aece97",
+    "iq5_k": "f9fe42884b35",
+    "iq5_k.weighted": "ce24d5bdc6b8",
+    "iq6_k": "4a1689b9ed13",
+    "iq6_k.weighted": "ab0cd1de1fe9",
+    "iq4_ks": "d23cc540726e",
+    "iq4_ks.weighted": "77d23f561393",
+    "iq5_ks": "4057f3925092",
+    "iq5_ks.weighted": "f029c9f8d3e3",
+}
+
+
+@pytest.mark.parametrize("name", IK)
+def test_bytes_of_ik_llama_cpp(name: str) -> None:
+    type, _, weighted = name.partition(".")
+    found = quantizer(BY_NAME[type], bool(weighted))(X, WEIGHTS if weighted else None)
+    assert hashlib.sha256(found.tobytes()).hexdigest()[:12] == IK[name]
+
+
+def test_rows_longer_than_the_first_ones() -> None:
+    """Memory for what is found in a row grows."""
+    quantize = quantizer(BY_NAME["iq4_ks"], False)
+    short = quantize(X[:, :256], None)
+    np.testing.assert_array_equal(quantize(np.tile(X, 3), None)[:, 4:140].shape, short[:, 4:].shape)
+    np.testing.assert_array_equal(quantize(X[:, :256], None), short)
+
+
 def test_all_are_recorded() -> None:
     ways = {
         (name, way)
@@ -32,7 +64,7 @@ def test_all_are_recorded() -> None:
         for way, make in (("", q.plain), (".weighted", q.weighted))
         if make
     }
-    assert {name + way for name, way in ways} == set(RECORDED)
+    assert {name + way for name, way in ways} == set(RECORDED) | set(IK)
 
 
 @pytest.mark.parametrize("name", RECORDED)

@@ -78,7 +78,7 @@ def test_few_tokens_and_many_for_experts() -> None:
 
 def test_types_are_read_and_made_where_there_is_a_function() -> None:
     cached = {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl"}
-    made = cached | {"mxfp4", "nvfp4", "q1_0", "q2_0", "tq1_0", "tq2_0", "pq2_0", "ptq1_0"}
+    made = cached | {"mxfp4", "nvfp4", "q1_0", "q2_0", "tq1_0", "tq2_0", "pq2_0", "ptq1_0", "q6_0"}
     assert set(find_types("element")) == cached
     assert set(find_types("quantize")) == made
 

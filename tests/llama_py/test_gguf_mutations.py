@@ -10,9 +10,12 @@ import pytest
 
 from ggml_py.errors import GGUFError
 from llama_py.gguf.file import GGUFFile
+from llama_py.gguf.forms import FORMS
 from tests.support.gguf_writer import Tensor, array, gguf, kv, u64
+from tests.support.ik_forms import stored
 
 SEEDS_PER_KIND = 150
+IK = (36, 144, 151, 339)  # types that are unwound
 HUGE = (2**16, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1, 2**63, 2**64 - 32, 2**64 - 1)
 
 
@@ -32,6 +35,7 @@ def small_file() -> bytes:
         Tensor("token_embd.weight", (8, 4), 0, bytes(range(128))),
         Tensor("blk.0.attn_q.weight", (32, 3), 8, bytes(34 * 3)),
         Tensor("output_norm.weight", (8,), 0, bytes(32)),
+        *(Tensor(f"ik.{id}", (512, FORMS[id].rows), id, stored(id).tobytes()) for id in IK),
     ]
     return gguf(kvs, tensors)
 

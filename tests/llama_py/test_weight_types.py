@@ -70,7 +70,8 @@ def test_weights_of_four_bit_levels(kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["iq1_m", "iq2_xxs", "iq3_s", "tq1_0", "nvfp4", "q1_0", "pq2_0", "ptq1_0"]
+    "kind",
+    ["iq1_m", "iq2_xxs", "iq3_s", "tq1_0", "nvfp4", "q1_0", "pq2_0", "ptq1_0", "iq4_k", "iq2_kt"],
 )
 def test_weights_that_unpack(kind: str) -> None:
     """In place, in every matrix that rows of this type fit."""

@@ -23,6 +23,7 @@ from ggml_ref.backend import RefDevice
 from ggml_ref.quants import _nearest as nearest
 from ggml_ref.quants import dequantizer, quantizer
 from ggml_ref.values import elements, load, store
+from tests.support.ik_forms import ADDED
 
 RNG = np.random.default_rng(5)
 Array = np.ndarray[Any, Any]
@@ -258,7 +259,7 @@ def test_a_type_without_reference_is_refused_with_the_reason() -> None:
     assert "q9_9" in RefDevice().why_not(ops.mul_mat(weight, Tensor(F32, (256, 1))))
 
 
-KNOWN = [t for t in TYPES.values() if dequantizer(t) is not None]
+KNOWN = [t for t in TYPES.values() if dequantizer(t) is not None and t not in ADDED]
 
 # What gguf does not decode: value j of a block, after the structs of ggml-common.h.
 BY_HAND: dict[str, Callable[[bytes, int], float]] = {
@@ -405,6 +406,8 @@ ERRORS = {
     "mxfp4": (0.08, 0.15), "q3_K": (0.1, 0.17), "q2_K": (0.2, 0.35),
     "iq3_s": (0.1, 0.14), "iq3_xxs": (0.14, 0.19), "iq2_s": (0.2, 0.25), "iq2_xs": (0.25, 0.3),
     "iq2_xxs": (0.3, 0.34), "iq1_m": (0.35, 0.43), "iq1_s": (0.4, 0.47),
+    "iq6_k": (0.01, 0.02), "q6_0": (0.015, 0.025), "iq5_k": (0.03, 0.05), "iq5_ks": (0.03, 0.05),
+    "iq4_k": (0.07, 0.09), "iq4_ks": (0.07, 0.1), "iq4_kss": (0.1, 0.15), "q8_kv": (0.005, 0.01),
 }  # fmt: skip
 
 

@@ -48,7 +48,9 @@ def tensors(a: GGUFFile, b: GGUFFile, with_bytes: bool) -> Iterator[str]:
     progress = Progress("comparing")
     try:
         for i, name in enumerate(names):
-            mine, theirs = a.tensors.get(name), b.tensors.get(name)
+            mine, theirs = (
+                f.tensors[name].as_stored() if name in f.tensors else None for f in (a, b)
+            )
             line = difference(mine, theirs, with_bytes)
             if line:
                 yield f"{printable(name)}: {line}"

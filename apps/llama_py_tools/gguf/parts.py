@@ -32,7 +32,7 @@ def split(
         if len(file.paths) > 1:
             raise GGUFError(f"{path}: file is already split; merge it first")
         groups: list[list[TensorInfo]] = [[]] if first_empty else []
-        groups += cut(file.tensors.values(), max_tensors, max_size)
+        groups += cut((t.as_stored() for t in file.tensors.values()), max_tensors, max_size)
         if len(groups) > MAX_PARTS:
             raise GGUFError(
                 f"{path}: {len(groups)} parts exceed the maximum of {MAX_PARTS}; use larger parts"

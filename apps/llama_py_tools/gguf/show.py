@@ -26,7 +26,7 @@ WIDTH = 100  # characters of a string to show
 def show(path: str, keys: str, tensors: str, full: bool, as_json: bool) -> None:
     with open_model(path) as file:
         chosen = [key for key in file.metadata if fnmatchcase(key, keys)]
-        infos = [t for t in file.tensors.values() if fnmatchcase(t.name, tensors)]
+        infos = [t.as_stored() for t in file.tensors.values() if fnmatchcase(t.name, tensors)]
         if as_json:
             text = json.dumps(as_data(file, chosen, infos), indent=1) + "\n"
         else:

@@ -185,7 +185,7 @@ def weight(
     panel: Panel,
     products: Products,
     decode: Function,
-    encode: Function,
+    encode: Function | None,
 ) -> Weight:
     """Return a weight type of this family; panel, decode, encode: see walk.py."""
     kind = BY_NAME[name]

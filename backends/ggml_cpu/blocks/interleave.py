@@ -90,9 +90,10 @@ def word_by_word(block_bytes: int) -> tuple[Function, Function]:
 
 
 def scale_first(block_bytes: int, size: int, flip: int = 0) -> tuple[Function, Function]:
-    """Return `panel` (see walk.py:weight) for blocks of a scale of `size` bytes (1 or 2) and words.
+    """Return `panel` (see walk.py:weight) for blocks of a scale and words.
 
-    A panel block has scales [LANES] and words [..][LANES]. `flip` is XORed into its words.
+    A scale has `size` bytes, 1 or 2. A panel block has scales [LANES] and words [..][LANES].
+    `flip` is XORed into its words.
     """
     words, interleave = (block_bytes - size) // 4, word_interleaver(flip)
 

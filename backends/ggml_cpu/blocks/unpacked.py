@@ -22,13 +22,13 @@ from ggml_cpu.blocks.activations import (
     OFFSET,
     Activations,
 )
-from ggml_cpu.blocks.dots import ANY, choose_dots
+from ggml_cpu.blocks.dots import ANY, biased_dot, choose_dots, unsigned_dot
 from ggml_cpu.blocks.format import Weight
 from ggml_cpu.blocks.interleave import transpose_rows
 from ggml_cpu.blocks.panels import WORD, Blocks, length
 from ggml_cpu.blocks.tiles import panel_function
 from ggml_cpu.kernel import Function, fn
-from ggml_cpu.target import LANES
+from ggml_cpu.target import I8_BIAS, LANES
 from ggml_py.types import BY_NAME, GGMLType
 
 SQUARE = WORD * LANES  # bytes of LANES words of LANES rows
@@ -49,6 +49,7 @@ class Decoder:
     cheap         True if decoding needs few registers, so that interleaving two chunks is faster
     whole         True if blocks have 256 values, one scale and no signs, and columns have one
                   scale per 256 values
+    wide          True if load_bytes returns the values themselves, -127..127
     """
 
     type: GGMLType
@@ -59,6 +60,7 @@ class Decoder:
     offset: int = 0
     cheap: bool = False
     whole: bool = False
+    wide: bool = False
 
     @property
     def chunks(self) -> int:
@@ -94,7 +96,23 @@ def _values(decoder: Decoder) -> Function:
     def with_offset(block, j):
         return load_bytes(block, j) - offset
 
+    if decoder.wide:
+        return load_bytes
     return with_offset if load_signs is None else with_signs
+
+
+def _build_bias(decoder: Decoder) -> Function:
+    """Return put_bias(values): the bytes of a panel."""
+
+    @fn
+    def flip(values):
+        return values ^ I8_BIAS
+
+    @fn
+    def add_offset(values):
+        return values + OFFSET
+
+    return flip if decoder.wide else add_offset
 
 
 @fn
@@ -114,13 +132,14 @@ def transpose_squares(panel):
 def _pack(decoder: Decoder) -> Function:
     chunks, groups, panel_bytes = decoder.chunks, decoder.groups, decoder.panel_bytes
     load_values, load_scales = _values(decoder), decoder.load_scales
+    put_bias = _build_bias(decoder)
 
     @fn
     def pack(src, stride, rows, scales, dst):
         for j in range(chunks):
             for r in range(LANES):
                 block = src + min(r, rows - 1) * stride
-                put_row(load_values(block, j) + OFFSET, dst + WORD * r)
+                put_row(put_bias(load_values(block, j)), dst + WORD * r)
                 scales = load_scales(block, j)
                 for g in range(groups):
                     v.st_f32(dst + SCALES + WORD * g + 4 * r, v.lane(scales, g))
@@ -132,7 +151,7 @@ def _pack(decoder: Decoder) -> Function:
 
 def _bind_put_block(decoder: Decoder) -> Callable[[Function, int], Function]:
     words, groups, panel_bytes = decoder.per // 4, decoder.groups, decoder.panel_bytes
-    chunks, less = decoder.chunks, float(-OFFSET)
+    chunks, less = decoder.chunks, float(-I8_BIAS if decoder.wide else -OFFSET)
 
     def build_put_block(put: Function, size: int) -> Function:
         @fn
@@ -154,9 +173,10 @@ def _bind_put_block(decoder: Decoder) -> Callable[[Function, int], Function]:
 def _tile(decoder: Decoder) -> Callable[[int], Function]:
     words, groups, panel_bytes = decoder.per // 4, decoder.groups, decoder.panel_bytes
     sums_at = CHUNK_SUM16 if decoder.per == 16 else CHUNK_SUM32
+    dot4, times = (biased_dot, I8_BIAS // OFFSET) if decoder.wide else (unsigned_dot, 1)
 
     def tile(width: int) -> Function:
-        size, _, begin, one, _, put_dots, *_ = choose_dots(width, words, ANY)
+        size, _, begin, one, _, put_dots, *_ = choose_dots(width, words, ANY, dot4)
 
         @panel_function(width)
         def multiply(w, a, steps, out):
@@ -165,7 +185,7 @@ def _tile(decoder: Decoder) -> Callable[[int], Function]:
                 for g in range(groups):
                     totals, dots = v.i32_regs(width), v.i32_regs(size)
                     for t in range(width):
-                        totals[t] = v.i32_bcast(a + sums_at * width + 4 * (width * g + t))
+                        totals[t] = v.i32_bcast(a + sums_at * width + 4 * (width * g + t)) * times
                     begin(dots, totals)
                     for i in range(words):
                         values = v.i8_load(w + WORD * (words * g + i))
@@ -234,6 +254,12 @@ def _chunk(decoder: Decoder) -> Function:
     column = as_it_is if load_signs is None else with_signs
 
     @fn
+    def add_wide(block, j, a, total, less):
+        dots = v.dot4_i8(v.i32x16(0), load_bytes(block, j), v.i8x64_load(a))
+        scales = column_scales(a) * load_scales(block, j)
+        return v.fma(v.to_f32(dots), v.repeat_each(scales, words), total), less
+
+    @fn
     def add(block, j, a, total, less):
         x = column(block, j, v.i8x64_load(a))
         dots = v.dot4(v.i32x16(0), load_bytes(block, j), x)
@@ -242,7 +268,7 @@ def _chunk(decoder: Decoder) -> Function:
             less = v.fma(column_sums(a), scales, less)
         return v.fma(v.to_f32(dots), v.repeat_each(scales, words), total), less
 
-    return add
+    return add_wide if decoder.wide else add
 
 
 def _add_four_chunks(decoder: Decoder) -> Function:
@@ -329,11 +355,12 @@ def weight(
     offset: int = 0,
     cheap: bool = False,
     whole: bool = False,
+    wide: bool = False,
     encode: Function | None = None,
 ) -> Weight:
     """Return a weight type (see Decoder); activations are in chunks; encode: see walk.py."""
     kind = BY_NAME[name]
-    decoder = Decoder(kind, per, load_bytes, load_scales, load_signs, offset, cheap, whole)
+    decoder = Decoder(kind, per, load_bytes, load_scales, load_signs, offset, cheap, whole, wide)
     dot = walk.dot(kind, activations, _block(decoder), decoder.groups, offset / OFFSET)
     blocks = Blocks(decoder.chunks * decoder.panel_bytes)
     return Weight(

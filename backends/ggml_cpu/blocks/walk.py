@@ -203,7 +203,7 @@ def weight(
     tile: Callable[[int], Function],
     dot: Function,
     decode: Function,
-    encode: Function,
+    encode: Function | None,
     build_put_block: Callable[[Function, int], Function],
 ) -> Weight:
     """Return a repacked weight type with panels of panels.py, which are as large as the rows.
@@ -214,7 +214,7 @@ def weight(
     return Weight(
         type=kind,
         dequantize=dequantize(kind, decode),
-        quantize=quantize(kind, encode),
+        quantize=None if encode is None else quantize(kind, encode),
         activations=activations,
         rows=LANES,
         panel=length(blocks),

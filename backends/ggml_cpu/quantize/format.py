@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from ggml_cpu.kernel import Function
 from ggml_py.types import BY_NAME, GGMLType
 
+FOUND = 16 * 64  # bytes of what `RowSteps.search` finds in a block: 16 vectors
+
 
 @dataclass(frozen=True)
 class Quantizer:
@@ -16,6 +18,8 @@ class Quantizer:
     weighted  quantize with importance, in the tile W; None if importance is not used
     by_row    True if `weighted` needs the mean square of the row
     codebook  name of the grid, and number of distances that count as near
+    rows      how rows with one scale are quantized; then `plain` and `weighted` set the weights W
+              of the values X of 16 blocks, one of each row
     """
 
     type: GGMLType
@@ -23,6 +27,31 @@ class Quantizer:
     weighted: Function | None = None
     by_row: bool = False
     codebook: tuple[str, int] | None = None
+    rows: RowSteps | None = None
+
+    def row_size(self, n: int) -> int:
+        """Return the bytes of a row in a file, which may begin with its scale."""
+        if self.rows is None:
+            return self.type.row_size(n)
+        return 4 + n // self.type.block_size * (self.type.type_size - 4)
+
+
+@dataclass(frozen=True)
+class RowSteps:
+    """Functions (`@fn`) that quantize 16 rows, one per lane, in two passes over their blocks.
+
+    `found` is the address of a block's results, FOUND bytes.
+
+    search  search(m, found): find scales of the groups of a block; return the largest magnitude
+    start   start(largest): the scale of a row
+    put     put(m, found, d, qx, qq): store a block with the scale d; return the new sums
+    finish  finish(d, qx, qq): the scale that is stored
+    """
+
+    search: Function
+    start: Function
+    put: Function
+    finish: Function
 
 
 REGISTERED: dict[str, Quantizer] = {}
@@ -35,5 +64,6 @@ def register(
     *,
     by_row: bool = False,
     codebook: tuple[str, int] | None = None,
+    rows: RowSteps | None = None,
 ) -> None:
-    REGISTERED[name] = Quantizer(BY_NAME[name], plain, weighted, by_row, codebook)
+    REGISTERED[name] = Quantizer(BY_NAME[name], plain, weighted, by_row, codebook, rows)

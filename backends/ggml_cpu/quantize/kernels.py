@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
-from ggml_cpu.quantize.format import Quantizer
-from ggml_cpu.quantize.lanes import BYTES, LANES, SIGMA, SPARE, TABLES, W, X, mul, put
+from ggml_cpu.quantize.format import FOUND, Quantizer
+from ggml_cpu.quantize.lanes import BYTES, LANES, MEMORY, SIGMA, SPARE, TABLES, W, X, mul, put
 from ggml_cpu.quantize.types import quantizers
 
 COUNT = b"".join(i.to_bytes(4, "little") for i in range(LANES))  # lanes 0, 1, 2, ...
@@ -73,8 +73,52 @@ def _rows(quantizer: Quantizer, make: Function, weighted: bool) -> Kernel:
     return quantize
 
 
+def _whole_rows(quantizer: Quantizer, weigh: Function, weighted: bool) -> Kernel:
+    """Return the kernel of a type whose rows begin with their scale, an f32."""
+    assert quantizer.rows is not None
+    size, steps = quantizer.type.type_size - 4, quantizer.rows
+    search, start, put_block, finish = steps.search, steps.start, steps.put, steps.finish
+
+    @fn
+    def load(m, src, importance, lanes, b):
+        """Load block b of each row, and its weights."""
+        for i in range(256):
+            put(m + X, i, v.f32_gather(src + 4 * (256 * b + i), lanes))
+        if weighted:
+            for i in range(256):
+                put(m + W, i, v.f32x16(v.ld_f32(importance + 4 * (256 * b + i))))
+        weigh(m)
+
+    @kernel(name=f"quantize_{quantizer.type.name}{'_weighted' if weighted else ''}")
+    def quantize(p, ith, nth):
+        n_per_row, n_rows, m = v.ne(p, 1, 0), v.ne(p, 1, 1), v.local(p, ith)
+        dst, src, importance = v.data(p, 0), v.data(p, 1), v.data(p, 2)
+        blocks = n_per_row // 256
+        row_size = 4 + blocks * size
+        for first in range(0, n_rows, LANES):
+            n = min(LANES, n_rows - first)
+            lanes = v.vmin(v.i32x16_load(v.table(COUNT)), v.i32x16(n - 1)) * n_per_row
+            rows, largest = src + 4 * first * n_per_row, v.f32x16(0.0)
+            for b in range(blocks):
+                load(m, rows, importance, lanes, b)
+                largest = v.vmax(largest, search(m, m + MEMORY + FOUND * b))
+            d, qx, qq = start(largest), v.f32x16(0.0), v.f32x16(0.0)
+            for b in range(blocks):
+                load(m, rows, importance, lanes, b)
+                qx, qq = put_block(m, m + MEMORY + FOUND * b, d, qx, qq)
+                for lane in range(n):
+                    to = dst + row_size * (first + lane) + 4 + size * b
+                    for i in range(size):
+                        v.st_u8(to + i, v.ld_u8(m + BYTES + LANES * i + lane))
+            v.store(m + SIGMA, finish(d, qx, qq))
+            for lane in range(n):
+                v.st_i32(dst + row_size * (first + lane), v.ld_i32(m + SIGMA + 4 * lane))
+
+    return quantize
+
+
 KERNELS: dict[tuple[str, bool], Kernel] = {
-    (name, weighted): _rows(q, make, weighted)
+    (name, weighted): (_rows if q.rows is None else _whole_rows)(q, make, weighted)
     for name, q in quantizers().items()
     for weighted, make in ((False, q.plain), (True, q.weighted))
     if make is not None

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
+from ggml_cpu.quantize.format import FOUND
 from ggml_cpu.quantize.kernels import KERNELS
 from ggml_cpu.quantize.lanes import LANES, MEMORY
 from ggml_cpu.quantize.tables import tables
@@ -40,7 +41,7 @@ def quantizer(type: GGMLType, weighted: bool) -> Quantize:
     """Return a thread-safe function that quantizes rows.
 
     It converts rows f32 (n_rows, n_per_row), with importance f32 (n_per_row) if `weighted`, to
-    blocks uint8 (n_rows, bytes).
+    the bytes of rows in a file, uint8 (n_rows, bytes).
 
     Raises BackendError for a type without a quantizer, or without `weighted` for a type that
     requires importance.
@@ -58,10 +59,11 @@ def quantizer(type: GGMLType, weighted: bool) -> Quantize:
     memory = threading.local()
 
     def rows(x: F32, importance: F32 | None) -> npt.NDArray[np.uint8]:
-        if not hasattr(memory, "bytes"):
-            memory.bytes = aligned_bytes(MEMORY, 64)
+        size = MEMORY + (FOUND * (x.shape[1] // type.block_size) if found.rows else 0)
+        if not hasattr(memory, "bytes") or len(memory.bytes) < size:
+            memory.bytes = aligned_bytes(size, 64)
         x = np.ascontiguousarray(x, np.float32)
-        out = np.empty((len(x), type.row_size(x.shape[1])), np.uint8)
+        out = np.empty((len(x), found.row_size(x.shape[1])), np.uint8)
         blocks = new_blocks(1)
         ne = (x.shape[1], len(x), 1, 1)
         views = [View(out.ctypes.data, ne, (0,) * 4), View(x.ctypes.data, ne, (0,) * 4)]
@@ -71,7 +73,7 @@ def quantizer(type: GGMLType, weighted: bool) -> Quantize:
             views.append(View(importance.ctypes.data, (x.shape[1], 1, 1, 1), (0,) * 4))
         pack(blocks[0], views, b"", extra)
         means = np.empty(len(x) + LANES, np.float32)
-        set_scratch(blocks[0], means.ctypes.data, memory.bytes.ctypes.data, MEMORY)
+        set_scratch(blocks[0], means.ctypes.data, memory.bytes.ctypes.data, size)
         call(block_address(blocks), 0, 1)
         return out
 

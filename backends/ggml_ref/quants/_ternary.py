@@ -25,3 +25,8 @@ def fractions(q: U8, n: int) -> U8:
     weights = (3 ** np.arange(4, 4 - n, -1))[:, None]
     number: npt.NDArray[np.integer] = (q.reshape(len(q), n, -1) * weights).sum(axis=1)
     return ((number * 256 + 242) // 243).astype(np.uint8)
+
+
+def ternary(x: F32, d: F32) -> npt.NDArray[np.int32]:
+    """Return 0, 1 or 2 for values of -d, 0 and d; a value below half of d is 0."""
+    return np.where(np.abs(x) < np.float32(0.5) * d, 1, np.where(x < 0, 0, 2)).astype(np.int32)

@@ -1,0 +1,360 @@
+"""Quantization to uneven levels that groups may use shifted (iqk_quantize.cpp of ik_llama.cpp).
+
+ik_llama.cpp is compiled with fused multiply-adds, so sums use them here. Importance that is nearly
+zero for a whole group counts as equal for its values (QHelper there).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ggml_cpu import vocabulary as v
+from ggml_cpu.blocks.ik_levels import LEVELS as LEVELS_OF
+from ggml_cpu.blocks.search import nearest
+from ggml_cpu.kernel import Function, fn
+from ggml_cpu.quantize.format import RowSteps
+from ggml_cpu.quantize.lanes import (
+    BYTES,
+    LANES,
+    LEVELS,
+    MINIMA,
+    SCALES,
+    STEPS,
+    VECTOR,
+    W,
+    X,
+    add_steps,
+    divide,
+    extreme,
+    load_integers,
+    load_lanes,
+    mul,
+    put,
+    put_byte,
+    put_bytes,
+    put_half,
+    sum_of_squares,
+)
+from ggml_cpu.quantize.steps import put_nibbles
+
+SMALL = np.float32(1e-9) * np.float32(1e-9)  # mean square of importance or values that counts as 0
+ZERO = 1e-16  # largest magnitude of a group of zeros
+SHIFTS = MINIMA  # tile: 1 for groups with shifted levels
+
+
+@dataclass(frozen=True)
+class LevelSearch:
+    """Functions (`@fn`) that quantize groups of n values.
+
+    find        find(x, w): scale and shift (0 or 1) of a group
+    put_levels  put_levels(x, w, to, factor, step, shift, qx, qq): store the indices of the levels
+                of factor * x; return qx and qq plus the sums of w * q * x and w * q * q, q the
+                level times step
+    """
+
+    find: Function
+    put_levels: Function
+
+
+def shifted_table(bits: int) -> tuple[bytes, int, float]:
+    """Return the levels and the shifted levels as f32, the bytes of a row, and the first level."""
+    values, more = LEVELS_OF[bits]
+    table = np.array([values, [x + more for x in values]], np.float32)
+    return table.tobytes(), 4 * len(values), float(values[0])
+
+
+def build_lookup(bits: int) -> tuple[Function, Function]:
+    """Return find_level(x, levels) and find_index(x, levels) for a row of levels."""
+    count = len(LEVELS_OF[bits][0])
+
+    @fn
+    def find_level(x, levels):
+        """Return the level nearest to x, the upper one in a tie."""
+        level = v.f32x16(v.ld_f32(levels))
+        for i in range(count - 1):
+            low, high = v.ld_f32(levels + 4 * i), v.ld_f32(levels + 4 * i + 4)
+            level = v.select((x - low) < (high - x), level, v.f32x16(high))
+        return level
+
+    @fn
+    def find_index(x, levels):
+        index = v.f32x16(0.0)
+        for i in range(count - 1):
+            low, high = v.ld_f32(levels + 4 * i), v.ld_f32(levels + 4 * i + 4)
+            index = index + v.select((x - low) < (high - x), v.f32x16(0.0), v.f32x16(1.0))
+        return index
+
+    return find_level, find_index
+
+
+def build_search(
+    bits: int, n: int, tries: int, refits: bool, in_pairs: bool = False
+) -> LevelSearch:
+    """Return the LevelSearch for groups of n values and indices of `bits` bits.
+
+    tries     number of scales above and below the first that are tried
+    refits    True if the best scale is fitted again to its levels
+    in_pairs  True if put_levels adds the products of values i and i + n / 2 together
+    """
+    table, row, first = shifted_table(bits)
+    find_level, find_index = build_lookup(bits)
+
+    @fn
+    def gains(x, w, factor, levels):
+        """Return the sums of w * q * x and w * q * q, q the level of factor * x."""
+        qx, qq = v.f32x16(0.0), v.f32x16(0.0)
+        for i in range(n):
+            q = find_level(mul(factor, load_lanes(x, i)), levels)
+            wq = mul(load_lanes(w, i), q)
+            qx, qq = v.fma(wq, load_lanes(x, i), qx), v.fma(wq, q, qq)
+        return qx, qq
+
+    @fn
+    def find(x, w):
+        levels = v.table(table)
+        top = extreme(x, n)
+        zero = v.vabs(top) < ZERO
+        top = v.select(zero, v.f32x16(1.0), top)
+        factor = v.f32x16(1.0) / (-top / first)
+        qx, qq = gains(x, w, factor, levels)
+        scale = qx / qq
+        best, shift = mul(scale, qx), v.f32x16(0.0)
+        qx, qq = gains(x, w, -factor, levels)
+        better = (qq > 0.0) & (mul(qx, qx) > mul(best, qq))
+        scale = v.select(better, qx / qq, scale)
+        best = v.select(better, mul(scale, qx), best)
+        for i in range(-tries, tries + 1):
+            for k in range(2):
+                at = levels + row * k
+                factor = v.f32x16(add_steps(v.ld_f32(at), 1.0, i)) / top
+                for sign in range(2):
+                    factor = factor if sign == 0 else -factor
+                    qx, qq = gains(x, w, factor, at)
+                    better = (qq > 0.0) & (mul(qx, qx) > mul(best, qq))
+                    scale = v.select(better, qx / qq, scale)
+                    best = v.select(better, mul(scale, qx), best)
+                    shift = v.select(better, v.f32x16(v.float32(k)), shift)
+        if refits:
+            scale = refit(x, w, scale, shift)
+        return v.select(zero, v.f32x16(0.0), scale), v.select(zero, v.f32x16(0.0), shift)
+
+    @fn
+    def refit(x, w, scale, shift):
+        factor, levels = divide(v.f32x16(1.0), scale), v.table(table)
+        qx, qq = gains(x, w, factor, levels)
+        other_qx, other_qq = gains(x, w, factor, levels + row)
+        qx = v.select(shift > 0.0, other_qx, qx)
+        qq = v.select(shift > 0.0, other_qq, qq)
+        return v.select((scale != 0.0) & (qq > 0.0), qx / qq, scale)
+
+    @fn
+    def put_level(x, to, i, factor, step, shift):
+        """Store index i; return its level times step."""
+        levels, shifted = v.table(table), shift > 0.0
+        scaled = mul(factor, load_lanes(x, i))
+        index = v.select(shifted, find_index(scaled, levels + row), find_index(scaled, levels))
+        put(to, i, index)
+        return (
+            v.select(shifted, find_level(scaled, levels + row), find_level(scaled, levels)) * step
+        )
+
+    @fn
+    def put_levels(x, w, to, factor, step, shift, qx, qq):
+        for i in range(n // 2 if in_pairs else n):
+            q = put_level(x, to, i, factor, step, shift)
+            wq = mul(load_lanes(w, i), q)
+            if in_pairs:
+                j = i + n // 2
+                r = put_level(x, to, j, factor, step, shift)
+                wr = mul(load_lanes(w, j), r)
+                qx = qx + v.fma(wq, load_lanes(x, i), mul(wr, load_lanes(x, j)))
+                qq = qq + v.fma(wq, q, mul(wr, r))
+            else:
+                qx, qq = v.fma(wq, load_lanes(x, i), qx), v.fma(wq, q, qq)
+        return qx, qq
+
+    return LevelSearch(find, put_levels)
+
+
+@fn
+def mean_square(x):
+    """Return twice the mean square of 256 values; ik_llama.cpp's vectors of squares are not fused
+    with their sum."""
+    return sum_of_squares(x, 256) * (2.0 / 256.0)
+
+
+@fn
+def weigh_plain(m, share):
+    """Set W to x^2 + share * twice the mean square."""
+    base = mean_square(m + X) * share
+    for i in range(256):
+        x = load_lanes(m + X, i)
+        put(m + W, i, mul(x, x) + base)
+
+
+@fn
+def weigh(m, n):
+    """Multiply importance W by sqrt(x^2 + twice the mean square), groups of n."""
+    sigma = mean_square(m + X)
+    for g in range(256 // n):
+        x, w = m + X + VECTOR * n * g, m + W + VECTOR * n * g
+        ww, xx, wx = v.f32x16(0.0), v.f32x16(0.0), v.f32x16(0.0)
+        for i in range(n):
+            a, b = load_lanes(w, i), load_lanes(x, i)
+            ww, xx, wx = v.fma(a, a, ww), v.fma(b, b, xx), v.fma(a, v.vabs(b), wx)
+        least = v.float32(n) * v.float32(SMALL)
+        usable = (ww > least) & (xx > least) & (wx > least)
+        for i in range(n):
+            a, b = v.select(usable, load_lanes(w, i), v.f32x16(1e-9)), load_lanes(x, i)
+            put(w, i, mul(a, v.vsqrt(v.fma(b, b, sigma))))
+
+
+@fn
+def put_shifts(m, at):
+    bits = v.i32x16(0)
+    for g in range(16):
+        bits = bits | (load_integers(m + SHIFTS, g) << g)
+    put_bytes(m, at, 2, bits)
+
+
+@fn
+def put_codes(m, upper, lower):
+    """Store steps plus 32: two bits each in four bytes, and nibbles in eight bytes."""
+    for k in range(4):
+        bits = v.i32x16(0)
+        for i in range(4):
+            bits = bits | (((load_integers(m + STEPS, 4 * k + i) + 32) >> 4) << (2 * i))
+        put_byte(m, upper + k, bits)
+    for k in range(8):
+        low = (load_integers(m + STEPS, 2 * k) + 32) & 15
+        put_byte(m, lower + k, low | (((load_integers(m + STEPS, 2 * k + 1) + 32) & 15) << 4))
+
+
+@fn
+def put_fives(m, at):
+    """Store 256 indices of five bits: nibbles, each row of 32 bytes with two groups; fifth bits."""
+    for k in range(4):
+        put_nibbles(m, at + 32 * k, 32, m + LEVELS + 64 * VECTOR * k)
+    for i in range(32):
+        bits = v.i32x16(0)
+        for g in range(8):
+            bits = bits | ((load_integers(m + LEVELS, 32 * g + i) >> 4) << g)
+        put_byte(m, at + 128 + i, bits)
+
+
+@fn
+def clear(m, size, mask):
+    """Set the blocks of lanes to zero."""
+    for i in range(size):
+        q = v.zext_i32(v.i8x16_load(m + BYTES + LANES * i))
+        put_byte(m, i, v.select(mask, v.i32x16(0), q))
+
+
+def quantize_blocks(
+    bits: int, tries: int, share: float, most: int, refits: bool, put_block: Function, size: int
+) -> tuple[Function, Function]:
+    """Return (encode_plain, encode_weighted) for 16 groups of 16 values.
+
+    most       magnitude of the step of the largest scale; steps are from -most to 31 or `most`
+    put_block  put_block(m): store all but d from the tiles LEVELS, STEPS and SHIFTS
+    size       bytes of a block
+    """
+    search = build_search(bits, 16, tries, refits)
+    find, put_levels = search.find, search.put_levels
+    low, high = -float(most), 31.0 if most == 32 else float(most)
+    keeps_zeros = refits  # levels of groups with scale 0 are 0, not the level next to 0
+
+    @fn
+    def encode(m):
+        for g in range(16):
+            scale, shift = find(m + X + 16 * VECTOR * g, m + W + 16 * VECTOR * g)
+            put(m + SCALES, g, scale)
+            put(m + SHIFTS, g, shift)
+        d = -extreme(m + SCALES, 16) / v.float32(most)
+        factor = divide(v.f32x16(1.0), d)
+        qx, qq = v.f32x16(0.0), v.f32x16(0.0)
+        for g in range(16):
+            at = 16 * VECTOR * g
+            step = v.vmin(v.vmax(nearest(mul(factor, load_lanes(m + SCALES, g))), low), high)
+            put(m + STEPS, g, step)
+            scale = mul(d, step)
+            shift, inverse = load_lanes(m + SHIFTS, g), divide(v.f32x16(1.0), scale)
+            x, w, to = m + X + at, m + W + at, m + LEVELS + at
+            qx, qq = put_levels(x, w, to, inverse, step, shift, qx, qq)
+            if keeps_zeros:
+                for i in range(16):
+                    put(to, i, v.select(scale == 0.0, v.f32x16(0.0), load_lanes(to, i)))
+        put_half(m, 0, v.select(qq > 0.0, qx / qq, d))
+        put_block(m)
+        if keeps_zeros:
+            clear(m, size, d == 0.0)
+
+    @fn
+    def encode_plain(m):
+        weigh_plain(m, share)
+        encode(m)
+
+    @fn
+    def encode_weighted(m):
+        weigh(m, 16)
+        encode(m)
+
+    return encode_plain, encode_weighted
+
+
+def quantize_rows(
+    bits: int, tries: int, in_pairs: bool, put_indices: Function, size: int
+) -> tuple[Function, Function, RowSteps]:
+    """Return the functions of a type with one scale per row and groups of 32 values.
+
+    Codes are bytes: bit 0 is the shift, bits 1 to 7 are the step. put_indices(m) stores the indices
+    of the tile LEVELS after the eight codes. size: bytes of a block
+    """
+    search_32 = build_search(bits, 32, tries, False, in_pairs)
+    find, put_levels = search_32.find, search_32.put_levels
+
+    @fn
+    def search(m, found):
+        largest = v.f32x16(0.0)
+        for g in range(8):
+            scale, shift = find(m + X + 32 * VECTOR * g, m + W + 32 * VECTOR * g)
+            put(found, g, scale)
+            put(found, 8 + g, shift)
+            largest = v.vmax(largest, v.vabs(scale))
+        return largest
+
+    @fn
+    def start(largest):
+        return largest / v.float32(127.0)
+
+    @fn
+    def put_block(m, found, d, qx, qq):
+        factor = divide(v.f32x16(1.0), d)
+        for g in range(8):
+            at = 32 * VECTOR * g
+            step = nearest(v.fma(factor, load_lanes(found, g), 127.0) * 0.5)
+            step, shift = v.vmin(v.vmax(step, 0.0), 127.0) * 2.0, load_lanes(found, 8 + g)
+            put_byte(m, g, v.to_i32(step + shift))
+            step = step - 127.0
+            x, w, to = m + X + at, m + W + at, m + LEVELS + at
+            inverse = divide(v.f32x16(1.0), mul(d, step))
+            qx, qq = put_levels(x, w, to, inverse, step, shift, qx, qq)
+        put_indices(m)
+        clear(m, size, d == 0.0)
+        return qx, qq
+
+    @fn
+    def finish(d, qx, qq):
+        return v.select((d != 0.0) & (qq > 0.0), qx / qq, d)
+
+    @fn
+    def weigh_values(m):
+        weigh_plain(m, 0.0)
+
+    @fn
+    def weigh_importance(m):
+        weigh(m, 32)
+
+    return weigh_values, weigh_importance, RowSteps(search, start, put_block, finish)

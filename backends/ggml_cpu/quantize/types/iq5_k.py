@@ -1,0 +1,20 @@
+"""Quantizer of iq5_k (iqk_quantize.cpp:quantize_row_iq5_k_impl of ik_llama.cpp).
+
+d f16 | shifts u16 | upper bits of codes u8 [4] | lower bits u8 [8] | u8 [128] | fifth bits u8 [32].
+"""
+
+from __future__ import annotations
+
+from ggml_cpu.kernel import fn
+from ggml_cpu.quantize.format import register
+from ggml_cpu.quantize.shifted import put_codes, put_fives, put_shifts, quantize_blocks
+
+
+@fn
+def put_block(m):
+    put_shifts(m, 2)
+    put_codes(m, 4, 8)
+    put_fives(m, 16)
+
+
+register("iq5_k", *quantize_blocks(5, 5, 0.25, 32, True, put_block, 176))

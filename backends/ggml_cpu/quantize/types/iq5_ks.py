@@ -1,0 +1,19 @@
+"""Quantizer of iq5_ks (iqk_quantize.cpp:quantize_row_iq5_ks_impl of ik_llama.cpp).
+
+Rows begin with d f32. Block: codes u8 [8] | u8 [128] | fifth bits u8 [32].
+"""
+
+from __future__ import annotations
+
+from ggml_cpu.kernel import fn
+from ggml_cpu.quantize.format import register
+from ggml_cpu.quantize.shifted import put_fives, quantize_rows
+
+
+@fn
+def put_indices(m):
+    put_fives(m, 8)
+
+
+plain, weighted, rows = quantize_rows(5, 5, False, put_indices, 168)
+register("iq5_ks", plain, weighted, rows=rows)
