@@ -116,7 +116,8 @@ class _Pool:
             self.control[TIMES] = times
             before = host.set_affinity(self.cpus[0]) if self.cpus else None
             try:
-                before = self._keep_awake() or before
+                if self.threads:
+                    before = self._keep_awake() or before
                 self.natives.launch(self.address, 0, self.n_threads)
             finally:
                 self.busy = False

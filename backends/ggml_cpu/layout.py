@@ -162,9 +162,8 @@ class StepLayout:
         self.placed, self.entries, self.ranges, self.scratch = [], [], [], []
 
     def rest(self) -> None:
-        """Return scratch pages to the OS after a run, unless the program runs often."""
-        if not self.often:
-            give_back(self.memory)
+        """Return scratch pages to the OS after a run."""
+        give_back(self.memory)
 
     def _operands(self, i: int, values: Values) -> list[Range | None]:
         """Return the ranges of a step's operands, with inner values (or parts) at their places."""

@@ -152,7 +152,8 @@ class CPUProgram:
             self._raise_fault()
         if self._bounds is not None and (row := self._bounds.row()) is not None:
             raise self._bounds.error(self._find_step(row).node, self._addresses)
-        self._layout.rest()
+        if self._runs < OFTEN:
+            self._layout.rest()
 
     def _raise_fault(self) -> None:
         block, index, n = (int(self._faults[i]) for i in (BLOCK, INDEX, LIMIT))

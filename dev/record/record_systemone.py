@@ -4,8 +4,8 @@
     python -m venv peer && peer/bin/pip install xllamacpp==2026.10.11549
     python -m dev.record.record_systemone peer/bin/python
 
-The package xllamacpp has the server. It serves the demo model as a decision model of the type
-"openjev". Requests, statuses and texts of the responses go to tests/data/systemone.json.
+The package xllamacpp has the server. It serves the demo model as a decision model of each type.
+Types, requests, statuses and texts of the responses go to tests/data/systemone.json.
 """
 
 from __future__ import annotations
@@ -26,27 +26,60 @@ from typing import Any
 
 import numpy as np
 
+from dev import tiny_models as tiny
 from ggml_py.types import F32
 from ggml_ref.quants import dequantizer
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.write import content, encode
 from llama_py.loading.model import DEMO
+from llama_py.text.decision_pointer import END_OF_OPTION
+from llama_py.text.decision_types import TYPES, DecisionType
 
 DATA = Path(__file__).parents[2] / "tests" / "data" / "systemone.json"
 NAME = "decisions.gguf"
+USER_DEFINED = 4  # type of a token
 SECONDS = 60.0  # time limit for the start of the server
 TEMPLATE = (
+    "{% if questions is defined %}{% for q in questions %}{{ q.id }} {{ q.type }} "
+    "{{ q.instructions | tojson }} {{ q.options[0] | tojson }}\n{% endfor %}{% endif %}"
     "{{ state if state is string else state | tojson }}\n{{ type }} {{ id }}: "
     "{{ instructions if instructions is string else instructions | tojson }}\n"
-    "{% for o in options %}{{ o | tojson }}\n{% endfor %}ANSWER:"
+    "{% for o in options %}[{{ o.label }}] {{ o.key }}"
+    "{% if o.description is not none %}: {{ o.description | tojson }}{% endif %}\n"
+    "{% endfor %}ANSWER:"
 )
-TEMPERATURES = {"noul": 2.0, "choice": 1.5, "choice.3_5": 0.5, "score.3_5": 0.25, "score.6_10": 3.0}
+JOINT_TEMPLATE = (
+    "{{ state | tojson }}{% for q in questions %}\n{{ q.id }} {{ q.type }}:{{ sep }}"
+    "{{ mark_question }}{{ q.instructions | tojson }}{{ sep }}:{% for o in q.options %}{{ sep }}"
+    "{{ mark_option }}{{ o.key }}{% if o.description is not none %}: {{ o.description | tojson }}"
+    "{% endif %}{{ sep }}\n-{% endfor %}{{ sep }}{% endfor %}END"
+)
+POINTER_TEMPLATE = (
+    "{{ state }}\n{{ type }}: {{ instructions }}\n{% for o in options %}{{ o.key }}"
+    "{% if o.description is not none %}: {{ o.description }}{% endif %}<|box_end|>\n{% endfor %}END"
+)
+WORD, PLACE = "yes", -5  # a token that the demo model has not, instead of one near the end
+TEMPERATURES = {
+    "noul": 2.0,
+    "choice": 1.5,
+    "choice.2": 0.75,
+    "choice.3_5": 0.5,
+    "choice.11": 4.0,
+    "score.3_5": 0.25,
+    "score.6_10": 3.0,
+    "choice.small": 0.6,
+    "choice.mid": 2.5,
+    "choice.large": 5.0,
+    "score.small": 0.35,
+}
 SERVER = """
 import sys, time
 import xllamacpp
 p = xllamacpp.CommonParams()
 p.model.path, p.port, p.n_parallel = sys.argv[1], int(sys.argv[2]), 2
 p.n_ctx, p.n_batch, p.n_ubatch, p.cpuparams.n_threads = 2048, 512, 512, 1
+p.cache_type_k = p.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
+p.embedding = sys.argv[3] == "rows"
 server = xllamacpp.Server(p)
 time.sleep(3600)
 """
@@ -60,6 +93,11 @@ def _noul(**fields: Any) -> dict[str, Any]:
     return {"state": "x", "questions": {"q": {"type": "noul", "instructions": "r"}}, **fields}
 
 
+PNG = (  # one white pixel
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR4nGP4DwABAQEAsTA1NAAAAABJRU5ErkJggg=="
+)
+TEXT: Any = {"type": "text", "text": "a"}
+IMAGE: Any = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
 TEAMS = {"z": "returns", "a": None, "m": "bills"}
 REQUESTS: list[Any] = [
     {
@@ -103,7 +141,41 @@ REQUESTS: list[Any] = [
     _one(type="score", instructions="r", criteria=["a"]),
     _one(type="score", instructions="r", criteria=[*"abcdefghijk"]),
     _noul(images="y"),
+    _noul(files={}),
+    _noul(images=["http://localhost/a.png"]),
+    _noul(files=[1]),
+    _noul(images=[f"data:image/png;base64,{PNG}"]),
+    _noul(images=[f"data:image/png;base64,{PNG}"] * 9),
+    _noul(images=["data:image/png,AAAA"]),
+    _noul(state=[{"role": "user", "content": [TEXT, IMAGE]}]),
+    _noul(state={"messages": [{"role": "user", "content": [TEXT]}, "b", {"content": "c"}], "x": 1}),
     _noul(videos=["y"]),
+    {"questions": {"q": {"type": "noul", "instructions": "r"}}},
+    {"state": None, "questions": {"q": {"type": "noul", "instructions": "r"}}},
+]
+# Requests that other types answer differently.
+OTHERS: list[Any] = [
+    {**REQUESTS[0], "state": "I was charged twice."},
+    {
+        "state": {"b": {"d": 1, "c": [{"f": 2, "e": None}]}, "a": "é"},
+        "questions": {
+            "q": {
+                "type": "choice",
+                "instructions": {"z": 1, "y": ["x"]},
+                "criteria": {"second": {"b": 1, "a": 2}, "first": "x"},
+            },
+            "n": {"type": "noul", "instructions": "r", "criteria": {"false": "not so"}},
+        },
+    },
+    _noul(state=None),
+    _noul(state=3.5),
+    _one(type="choice", instructions="r", criteria={"only": None}),
+    *(
+        _one(type="choice", instructions="r", criteria={f"c{i}": None for i in range(n)})
+        for n in (9, 27, 256)
+    ),
+    _one(type="choice", instructions="r", criteria={"b": 1, "a": 2, "Z": 3}),
+    _one(type="score", instructions="", criteria=[*"abcdefghij"]),
 ]
 
 
@@ -117,20 +189,76 @@ def _as_floats(info: TensorInfo) -> TensorInfo:
 
 
 def write_model(path: Path, kind: str = "openjev", temperatures: bool = True) -> None:
-    """Write the demo model as a decision model, with weights that add no rounding."""
+    """Write a decision model of any type."""
+    if TYPES.get(kind, DecisionType()).reads_rows:
+        write_row_model(path, kind)
+    else:
+        write_demo_model(path, kind, temperatures)
+
+
+def write_demo_model(path: Path, kind: str, temperatures: bool) -> None:
+    """Write the demo model as a decision model, with weights that add no rounding, and the token
+    WORD."""
     file = GGUFFile.open(DEMO)
     tensors = [_as_floats(info) for info in file.tensors.values()]
-    start = f"{file.architecture}.decision."
     values = {
         **file.metadata.stored_values,
-        f"{start}type": encode("str", kind),
-        "tokenizer.chat_template.systemone": encode("str", TEMPLATE),
-        "tokenizer.chat_templates": encode("arr[str]", ["systemone"]),
+        **_vocabulary(file, WORD),
+        **_decisions(file.architecture, kind, TEMPLATE, TEMPERATURES if temperatures else {}),
     }
-    for name, value in TEMPERATURES.items() if temperatures else ():
-        values[f"{start}temperature.{name}"] = encode("f32", value)
     with path.open("wb") as out:
         out.writelines(content(values, tensors))
+
+
+def write_row_model(path: Path, kind: str) -> None:
+    """Write a tiny model of a type that reads rows of embeddings, with the demo model's vocabulary
+    and the token END_OF_OPTION."""
+    arch, template = ("clef", JOINT_TEMPLATE) if TYPES[kind].joint else ("qwen35", POINTER_TEMPLATE)
+    made, demo = tiny.find(arch, "routing" if TYPES[kind].joint else "dense"), GGUFFile.open(DEMO)
+    vocabulary = _vocabulary(demo, END_OF_OPTION)
+    keys = {"vocab_size": len(demo.metadata["tokenizer.ggml.tokens"]), "context_length": 1024}
+    more: Any = {"keys": {**made.keys, **keys}}
+    if TYPES[kind].points:
+        more["keys"]["embedding_length_out"] = 32
+        more["keep"] = [*made.keep, "cls.output.*"]
+    tiny.write_file(path, arch, replace(made, **more))
+    with GGUFFile.open(path) as file:
+        mild = {name: 8 * value for name, value in TEMPERATURES.items()}  # roundings matter less
+        values = {
+            **file.metadata.stored_values,
+            **vocabulary,
+            **_decisions(arch, kind, template, mild),
+        }
+        data = b"".join(content(values, list(file.tensors.values())))
+    path.write_bytes(data)
+
+
+def _vocabulary(file: GGUFFile, word: str) -> dict[str, bytes]:
+    """Return the keys of a vocabulary, with a word in place of a token near the end."""
+    start, stored = "tokenizer.ggml.", file.metadata.stored_values
+    words, types, merges = (
+        [*file.metadata[start + name]] for name in ("tokens", "token_type", "merges")
+    )
+    former, words[PLACE], types[PLACE] = words[PLACE], word, USER_DEFINED
+    merges = [one for one in merges if one.replace(" ", "") != former]
+    return {
+        **{key: value for key, value in stored.items() if key.startswith(start)},
+        f"{start}tokens": encode("arr[str]", words),
+        f"{start}token_type": encode("arr[i32]", [*map(int, types)]),
+        f"{start}merges": encode("arr[str]", merges),
+    }
+
+
+def _decisions(arch: str, kind: str, template: str, temperatures: bool = True) -> dict[str, bytes]:
+    """Return the keys of a decision model."""
+    found = {
+        f"{arch}.decision.type": encode("str", kind),
+        "tokenizer.chat_template.systemone": encode("str", template),
+        "tokenizer.chat_templates": encode("arr[str]", ["systemone"]),
+    }
+    for name, value in temperatures.items():
+        found[f"{arch}.decision.temperature.{name}"] = encode("f32", value)
+    return found
 
 
 def ask(port: int, body: Any) -> tuple[int, str]:
@@ -154,20 +282,22 @@ def main() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    found: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / NAME
-        write_model(path)
-        server = subprocess.Popen([p.python, "-c", SERVER, str(path), str(port)])
-        try:
-            _wait(server, port)
-            found = []
-            for body in REQUESTS:
-                status, text = ask(port, body)
-                text = text.replace(str(path), NAME)
-                found.append({"request": body, "status": status, "text": text})
-        finally:
-            server.kill()
-            server.wait()
+        for kind in TYPES:
+            write_model(path, kind)
+            how = "rows" if TYPES[kind].reads_rows else "labels"
+            server = subprocess.Popen([p.python, "-c", SERVER, str(path), str(port), how])
+            try:
+                _wait(server, port)
+                for body in REQUESTS if kind == "openjev" else OTHERS:
+                    status, text = ask(port, body)
+                    text = text.replace(str(path), NAME)
+                    found.append({"type": kind, "request": body, "status": status, "text": text})
+            finally:
+                server.kill()
+                server.wait()
     DATA.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 
 

@@ -44,6 +44,8 @@ class Tiny:
     unrecorded   llama.cpp cannot run it
     newest     only a later llama.cpp than the reference can run it (dev/record/newest)
     runs       runs to record (dev/record/golden/runs.py), if not all that apply
+    forms      variants of blocks (llama_py.blocks.known_forms) of the reference, if a later
+               llama.cpp has others
     drafts_for   the tiny target model, for a pure draft model
 
     Options of the recording (dev/record/record_golden.py):
@@ -67,6 +69,7 @@ class Tiny:
     unrecorded: bool = False
     newest: bool = False
     runs: Sequence[str] = ()
+    forms: Mapping[str, str] = field(default_factory=dict)
     drafts_for: tuple[str, str] | None = None
     prompt: int = 40
     first: int = 0

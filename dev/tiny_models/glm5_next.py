@@ -1,6 +1,6 @@
 """Tiny models of GLM5-Next."""
 
-from dev.tiny_models import DRAFT_RUNS, Tiny
+from dev.tiny_models import Tiny
 
 # Layers: delta net with dense feed-forward; then with experts attention, a delta net, attention to
 # the second layer's selection. Pools of 4 tokens; a token attends to 3 pools.
@@ -48,6 +48,8 @@ GAIN = {
     "*.indexer*": 2,
 }
 
+# llama.cpp 0.5.0 reads only the chosen cells in small ubatches.
+GATHERED = {"pool_attention": "gathered"}
 BOUNDS = ("kda.gate_lower_bound", "swiglu_clamp_exp", "swiglu_clamp_shexp")
 LEFT_OUT = (*BOUNDS, "attention.indexer.types")
 
@@ -60,23 +62,18 @@ NEXTN = KEYS | {
 }
 
 TINY = {
-    "moe": Tiny(keys=KEYS, without=["*.attn_[qkv].bias"], gain=GAIN, prompt=72),
+    "moe": Tiny(keys=KEYS, without=["*.attn_[qkv].bias"], gain=GAIN, prompt=72, forms=GATHERED),
     # indexers in all layers, decays and gates without bounds
     "unbounded": Tiny(
         keys={k: v for k, v in KEYS.items() if k not in LEFT_OUT},
         without=["*.attn_[qkv].bias"],
         gain=GAIN,
         familiar=True,
+        forms=GATHERED,
     ),
     # a NextN layer with its own head, norm and embeddings
     "mtp": Tiny(
-        keys=NEXTN,
-        without=["*.attn_[qkv].bias"],
-        gain=GAIN,
-        prompt=72,
-        newest=True,
-        runs=DRAFT_RUNS,
-        familiar=True,
+        keys=NEXTN, without=["*.attn_[qkv].bias"], gain=GAIN, prompt=72, newest=True, familiar=True
     ),
     # a NextN layer with the trunk's
     "shared": Tiny(
@@ -84,7 +81,6 @@ TINY = {
         without=["*.attn_[qkv].bias", "*.nextn.shared_*", "*.nextn.embed_*"],
         gain=GAIN,
         newest=True,
-        runs=DRAFT_RUNS,
         familiar=True,
     ),
 }

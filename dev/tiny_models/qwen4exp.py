@@ -18,15 +18,17 @@ CHOSEN = {
 LEFT_OUT = ["*.attn_[qkv].bias"]  # llama.cpp has them, and does not add them
 GAIN = {"*.ssm_dt.bias": 3, "*.ssm_out.weight": 1.5, "*.attn_output.weight": 1.5, "*_up.weight": 2}
 NEXTN = CHOSEN | {
-    "block_count": 3,
+    "block_count": 4,
     "nextn_predict_layers": 1,
-    "attention.recurrent_layers": [True, False, False],
-    "attention.compress_ratios": [0, 4, 4],
+    "attention.recurrent_layers": [True, False, False, False],
+    "attention.compress_ratios": [0, 4, 4, 4],
 }
+# The later llama.cpp has no other form of the indexer.
+NODES = ("nodes-fa-on", "nodes-fa-off", "nodes-sequences", "nodes-snapshots")
+TRUNK = (*NODES, "logits", "exact", "sequences")
 
 TINY = {
-    # Groups of two and of three tokens, each with two table rows. llama.cpp selects any of equal
-    # scores, so a block has one cell if the selection omits blocks; larger blocks are all selected.
+    # Groups of two and of three tokens, each with two table rows.
     "ngrams": Tiny(
         keys=CHOSEN
         | {
@@ -44,7 +46,11 @@ TINY = {
         },
         without=LEFT_OUT,
         gain=GAIN,
+        newest=True,
+        runs=TRUNK,
     ),
+    # Blocks of one cell, which the later llama.cpp refuses. The reference selects any of equal
+    # scores, so larger blocks would have no definite selection.
     "chosen": Tiny(keys=CHOSEN | {"attention.indexer.head_count": 12}, without=LEFT_OUT, gain=GAIN),
     # A NextN layer. The trunk and the layer attend to all blocks.
     "mtp": Tiny(
@@ -52,11 +58,10 @@ TINY = {
         without=LEFT_OUT,
         gain=GAIN,
         newest=True,
-        runs=DRAFT_RUNS,
+        runs=(*NODES, *DRAFT_RUNS),
     ),
-    # A NextN layer that chooses blocks. In the trunk, older builds of llama.cpp choose a part of a
-    # block too.
+    # The trunk and a NextN layer choose blocks.
     "blocks": Tiny(
-        keys=NEXTN, without=LEFT_OUT, gain=GAIN, newest=True, runs=ONLY_DRAFT, familiar=True
+        keys=NEXTN, without=LEFT_OUT, gain=GAIN, newest=True, runs=(*TRUNK, *ONLY_DRAFT)
     ),
 }

@@ -36,7 +36,15 @@ from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.indexer import LIGHTNING_INDEXER
 from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.inputs.kpool import InputKPool, kpool_context
+from llama_py.hparams.variants import Variant
 from llama_py.weights import Weights
+
+POOL_ATTENTION = Variant(
+    "pool_attention",
+    ("masked", "gathered"),
+    "whether a mask hides cells that are not chosen, or small ubatches read the chosen cells only",
+    go_back=("gathered",),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +63,11 @@ class KPoolIndexer:
     dimension by a softmax of their gates. A row of the cache has all three."""
 
     def __init__(
-        self, w: Weights, n_embd: int, n_lora_q: int, n: PoolSizes, reserves: bool = False
+        self, w: Weights, n_embd: int, n_lora_q: int, n: PoolSizes, drafts: bool = False
     ) -> None:
-        """Declare the weights; `n_lora_q`: rank of the query projection; reserves: see
-        InputKPool."""
-        self.n, self.reserves = n, reserves
+        """Declare the weights; `n_lora_q`: rank of the query projection; drafts: of a NextN layer,
+        which always has the first form of POOL_ATTENTION."""
+        self.n, self.drafts = n, drafts
         self.k_norm = w.norm("indexer.k_norm", n.size, kind="layer", bias="needed")
         self.proj = w.tensor("indexer.proj.weight", n_embd, n.n_head)
         self.attn_k = w.tensor("indexer.attn_k.weight", n_embd, n.size)
@@ -70,7 +78,8 @@ class KPoolIndexer:
     def inputs(self, g: GraphBuilder) -> InputKPool:
         def make() -> InputKPool:
             n, fused = self.n, g.form(LIGHTNING_INDEXER) == "fused"
-            inp = InputKPool(g.params, n.n_chosen // n.pool, fused, self.reserves)
+            masks = self.drafts or g.form(POOL_ATTENTION) == "masked"
+            inp = InputKPool(g.params, n.n_chosen // n.pool, fused, masks)
             for t in (inp.cells, inp.members, inp.mask, inp.tails, inp.live):
                 g.expand(t)
             g.add_input(inp)
@@ -120,7 +129,7 @@ class KPoolIndexer:
         n_new, n_pool = inp.new.ne[1], inp.n_pool
         # in llama.cpp's order; a view becomes a node only at its first use
         stored = mctx.get_k_rows(il, size, 2 * size)
-        rows = get_rows(mctx.get_k_rows(il, 2 * size), reshape(inp.new, pool * n_new))
+        rows = get_rows(mctx.get_k_rows(il, 2 * size), new_rows(g, inp))
         rows = reshape(rows, 2 * size, pool, n_new)
         key, gate = (
             view(rows, (size, pool, n_new), (2 * size, 2 * size * pool), first)
@@ -152,6 +161,15 @@ class KPoolIndexer:
         return concat(reshape(cells, pool * n_top, n_tokens), inp.tails, 0)
 
 
+def new_rows(g: GraphBuilder, inp: InputKPool) -> Tensor:
+    """Return the rows of new pools' tokens as one list; indexers share it if masks do."""
+
+    def flat() -> Tensor:
+        return reshape(inp.new, inp.size * inp.n_new)
+
+    return g.shared("new-pools", flat) if inp.masks else flat()
+
+
 def score_pools(q: Tensor, k: Tensor, weights: Tensor, mask: Tensor) -> Tensor:
     """Compute pool scores without the fused op: [n_pool, T].
     q [size, H, T], k [size, 1, n_pool], weights [H, T], mask [n_pool, T]"""
@@ -173,18 +191,20 @@ def _mask_unchosen(mask: Tensor, cells: Tensor, inp: InputKPool) -> Tensor:
     hidden = repeat_4d(hidden, 1, n_kv + n_sel, n_tokens, 1)
     hidden = reshape(hidden, 1, n_kv + n_sel, n_tokens)
     zeros = reshape(repeat_4d(fill(seed, 0.0), 1, n_sel, n_tokens, 1), 1, n_sel, n_tokens)
-    rows = set_rows(hidden, zeros, reshape(separate_unused(cells, inp), n_sel, n_tokens, 1))
+    live = reshape(inp.live, n_sel, n_tokens)
+    rows = set_rows(hidden, zeros, reshape(separate_unused(cells, live, n_kv), n_sel, n_tokens, 1))
     shown = view(rows, (n_kv, n_tokens), (n_kv + n_sel,))
     return add(shown, reshape(mask, n_kv, n_tokens))
 
 
-def separate_unused(cells: Tensor, inp: InputKPool) -> Tensor:
-    """Give unused cells separate numbers from n_kv on: I32 [n_sel, T] -> I32 [n_sel, T]."""
-    n_kv, (n_sel, n_tokens) = inp.n_kv, cells.ne[:2]
-    cells = cast(cells, F32)
+def separate_unused(cells: Tensor, live: Tensor, n_kv: int) -> Tensor:
+    """Give unused cells separate numbers from n_kv on: I32 [n_sel, T] -> I32 [n_sel, T].
+
+    live  F32 [n_sel, T] 0 for used cells, else -inf
+    """
+    cells, n_sel = cast(cells, F32), cells.ne[0]
     own = arange(float(n_kv), float(n_kv + n_sel), 1.0)
-    live = exp(reshape(inp.live, n_sel, n_tokens))
-    return cast(add(mul(sub(cells, own), live), own), I32)
+    return cast(add(mul(sub(cells, own), exp(live)), own), I32)
 
 
 def mask_with_cells(mask: Tensor, at: Tensor, zeros: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from ggml_py.tensor import Tensor
 from ggml_py.types import F32, I32
 from llama_py.blocks.functions import inv_sqrt
 from llama_py.blocks.indexer import LIGHTNING_INDEXER
-from llama_py.blocks.kpool_indexer import column, mask_with_cells, score_pools
+from llama_py.blocks.kpool_indexer import column, mask_with_cells, new_rows, score_pools
 from llama_py.blocks.pooled_indexer import PooledIndexer
 from llama_py.blocks.rope import rope
 from llama_py.graph.builder import GraphBuilder
@@ -80,7 +80,7 @@ class MeanPoolIndexer(PooledIndexer):
     def inputs(self, g: GraphBuilder) -> InputKPool:
         def make() -> InputKPool:
             fused = g.form(LIGHTNING_INDEXER) == "fused"
-            inp = InputKPool(g.params, self.n_chosen // self.n_pooled, fused, reserves=True)
+            inp = InputKPool(g.params, self.n_chosen // self.n_pooled, fused)
             for t in (inp.cells, inp.members, inp.mask, inp.tails):
                 g.expand(t)
             g.add_input(inp)
@@ -119,7 +119,7 @@ class MeanPoolIndexer(PooledIndexer):
         """Compute the keys of new blocks and return the keys of all blocks, [size, 1, n_pool]."""
         size, n, n_new, mctx = self.size, self.n_pooled, inp.n_new, kpool_context(g.params)
         stored = mctx.get_k_rows(il, size, size)
-        rows = get_rows(mctx.get_k_rows(il, size), reshape(inp.new, n * n_new))
+        rows = get_rows(mctx.get_k_rows(il, size), new_rows(g, inp))
         rows = reshape(rows, size, n, n_new)
         each = [view(rows, (size, n_new), (size * n,), i * size) for i in range(n)]
         total = cont(each[0])

@@ -49,6 +49,7 @@ NOTES = (
     "mradermacher.",
     "xielu.",  # llama.cpp's saver writes these for every architecture
 )
+DECISIONS = ("decision.type", "decision.temperature.")  # llama_py.text.decide reads them
 OTHER_MODELS = ("vision.", "audio.", "mm.")  # keys of encoders, after the architecture
 # Names of hyperparameters that change the computation.
 COMPUTATION = re.compile(
@@ -97,7 +98,8 @@ def check_unused_keys(
 def _find_unused(metadata: Mapping[str, Any], hp: HParams) -> Iterator[str]:
     prefix = f"{hp.arch}."
     for key in metadata:
-        known = key.startswith(prefix) and key.removeprefix(prefix) in KNOWN_KEYS
+        name = key.removeprefix(prefix)
+        known = name != key and (name in KNOWN_KEYS or name.startswith(DECISIONS))
         if not known and key not in hp.keys_read and not key.startswith(NOTES):
             yield key
 

@@ -70,6 +70,7 @@ class _Cache:
     window: Window | None = None
     pooled: bool = False
     kpool: int = 0
+    by_order: bool = False
     with_ids: bool = False
     tag: str = ""
 
@@ -82,7 +83,7 @@ class _Cache:
                 f"keys, got {how.type_k} and {how.type_v}"
             )
         check_types(self.layers, how.type_k, how.type_v)
-        return _kind(self.kpool)(
+        return _kind(self.kpool, self.by_order)(
             self.layers,
             CellLayout(
                 _cells(self.window, cp),
@@ -123,7 +124,7 @@ def create_memory(kept: Mapping[int, MemorySpecs], how: Placing) -> MemoryGroup:
                 _add(found, name, il, one, sizes, how).window = one.window
             elif isinstance(one, Index):
                 cache = _add(found, INDEX, il, one, (1, one.n_embd_head, 0), how)
-                cache.pooled, cache.kpool = one.pooled, one.kpool
+                cache.pooled, cache.kpool, cache.by_order = one.pooled, one.kpool, one.by_order
             elif isinstance(one, SameAs):
                 same_as[il] = one.il
             elif isinstance(one, Tokens):
@@ -166,13 +167,14 @@ def _name(window: Window | None) -> str:
     return BASE if window is None else f"{window.kind} window {window.size}"
 
 
-def _kind(kpool: int) -> Callable[..., KVCache]:
-    """Return the cache class; `kpool`: number of keys that are pooled into one, or 0."""
+def _kind(kpool: int, by_order: bool) -> Callable[..., KVCache]:
+    """Return the cache class; `kpool`: number of keys that are pooled into one, or 0; `by_order`:
+    like in Index."""
     if not kpool:
         return KVCache
     from llama_py.memory.kpool import KPoolCache
 
-    return partial(KPoolCache, kpool)
+    return partial(KPoolCache, kpool, by_order=by_order)
 
 
 def _cells(window: Window | None, cp: CParams) -> int:

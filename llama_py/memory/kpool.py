@@ -1,8 +1,9 @@
 """Cache of keys that are chosen in pools of neighboring tokens (llama-memory-hybrid-idx.cpp:
 kpool_layout, kpool_state).
 
-A pool is `size` consecutive positions of a sequence, counted from its first one. Its key is
-computed from its tokens' keys when it is complete, and stored in the row of its last token."""
+A pool is `size` consecutive positions of a sequence, counted from its first one, or `size`
+consecutive tokens. Its key is computed from its tokens' keys when it is complete, and stored in the
+row of its last token."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from llama_py.memory.cells import Bools, Indices, KVCells
 from llama_py.memory.io import StateReader
 from llama_py.memory.kv import KVCache, KVCacheContext
 from llama_py.memory.kv_slots import SlotInfo
+from llama_py.memory.line import Line
 from llama_py.memory.part import span
 
 N_POOL_STEP = 64  # pools grow in steps, so that graphs can be reused
@@ -29,9 +31,9 @@ def pool_pad(n: int) -> int:
     return max(N_POOL_STEP, -(-(n + 1) // N_POOL_STEP) * N_POOL_STEP)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class SeqPools:
-    """Pools of one sequence.
+    """Pools of one sequence. Methods get positions of its tokens, [axes, n].
 
     stream      stream that holds its cells
     pos, cells  its positions in order, and their cells
@@ -53,12 +55,61 @@ class SeqPools:
         found: I32 = self.pos[self.starts + size - 1]
         return found
 
+    def find_pools(self, pos: I32, size: int) -> Indices:
+        """Return the pools that tokens belong to, without tokens after the last pool."""
+        ends = self.ends(size)
+        at = np.searchsorted(ends, pos[0])
+        inside = at < ends.size
+        at, first = at[inside], pos[0][inside]
+        found: Indices = at[first > ends[at] - size]
+        return found
+
+    def count_seen(self, pos: I32, size: int) -> Indices:
+        """Return the number of pools that each token sees."""
+        found: Indices = np.searchsorted(self.ends(size), pos[0], "right")
+        return found
+
+    def find_tails(self, pos: I32, size: int) -> tuple[Indices, Bools]:
+        """Return the cells of the tokens since the last pool that each token sees, newest first,
+        and a mask of existing tokens. [n, size - 1]"""
+        back = np.arange(size - 1)
+        n_tail = (pos[0] - self.pos[0] + 1) % size
+        cells, there = self.find_cells(pos[0][:, None] - back)
+        return cells, there & (back < n_tail[:, None])
+
+    def first_positions(self) -> I32:
+        """Return the positions of each pool's first token, [4, pools]."""
+        return np.tile(self.pos[self.starts], (4, 1))
+
     def find_cells(self, pos: I32) -> tuple[Indices, Bools]:
         """Return the cell of each position, and a mask of positions that have one."""
         if not self.cells.size:
             return np.zeros(pos.shape, np.int64), np.zeros(pos.shape, np.bool_)
         at = np.minimum(np.searchsorted(self.pos, pos), self.pos.size - 1)
         return self.cells[at], self.pos[at] == pos
+
+
+@dataclass(frozen=True)
+class OrderedPools(SeqPools):
+    """Pools of consecutive tokens of a sequence, in the order of `line`."""
+
+    line: Line
+
+    def find_pools(self, pos: I32, size: int) -> Indices:
+        found = self.line.ranks(pos) // size
+        return found[found < self.starts.size]
+
+    def count_seen(self, pos: I32, size: int) -> Indices:
+        found: Indices = (self.line.ranks(pos) + 1) // size
+        return found
+
+    def find_tails(self, pos: I32, size: int) -> tuple[Indices, Bools]:
+        back, ranks = np.arange(size - 1), self.line.ranks(pos)
+        there = back < ((ranks + 1) % size)[:, None]
+        return self.cells[np.maximum(ranks[:, None] - back, 0)], there
+
+    def first_positions(self) -> I32:
+        return self.line.positions(self.starts).astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -107,6 +158,7 @@ class SavedValues:
 class KPoolCache(KVCache):
     """KV cache with pooled keys.
 
+    by_order  pools are consecutive tokens, instead of positions
     stale  by sequence, the first position from which pools may differ from the pools of the
            cached keys
     safe   the last ubatch's keys are cached
@@ -114,9 +166,9 @@ class KPoolCache(KVCache):
 
     any_order = False  # pooled keys of streams do not move
 
-    def __init__(self, pool: int, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, pool: int, *args: Any, by_order: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.pool = pool
+        self.pool, self.by_order = pool, by_order
         self.stale: dict[int, int] = {}
         self.safe = True
         self.taken: SavedValues | None = None
@@ -130,6 +182,8 @@ class KPoolCache(KVCache):
 
     def get_pools(self, seq_id: int) -> SeqPools:
         stream = self.stream_index(seq_id)
+        if self.by_order:
+            return self._ordered_pools(stream, seq_id)
         pos, cells = _by_position(self.cells[stream], seq_id)
         starts = NO_CELLS
         if pos.size >= self.pool:
@@ -138,6 +192,13 @@ class KPoolCache(KVCache):
             whole = next_ones[first + self.pool - 1] - next_ones[first] == self.pool - 1
             starts = first[whole & ((pos[first] - pos[0]) % self.pool == 0)]
         return SeqPools(stream, pos, cells, starts)
+
+    def _ordered_pools(self, stream: int, seq_id: int) -> OrderedPools:
+        line = Line(self.cells[stream], seq_id, self.kv_size)
+        n = line.cells.size
+        pos = (line.places if line.keys is None else line.keys[0]).astype(np.int32)
+        starts = np.arange(0, n - n % self.pool, self.pool)
+        return OrderedPools(stream, pos, line.cells, starts, line)
 
     def plan(self, ubatch: UBatch) -> PoolPlan:
         """Plan the pools of a ubatch that has its cells; its graph recomputes stale pools."""
@@ -155,13 +216,10 @@ class KPoolCache(KVCache):
         new: Bools = np.zeros(ends.size, np.bool_)
         if seq_id in stale:
             new |= ends >= stale[seq_id]
-        mine = [where for s, where in ubatch.by_seq() if s == seq_id]
-        for where in mine:
-            pos = ubatch.pos[: ubatch.n_tokens][where]
-            at = np.searchsorted(ends, pos)
-            inside = at < ends.size
-            at, pos = at[inside], pos[inside]
-            new[at[pos > ends[at] - self.pool]] = True
+        pos = ubatch.pos.reshape(-1, ubatch.n_tokens)
+        for s, where in ubatch.by_seq():
+            if s == seq_id:
+                new[seq.find_pools(pos[:, where], self.pool)] = True
         return new
 
     def _mark_stale(self, seq_id: int, p0: int) -> None:

@@ -54,6 +54,7 @@ class Index:
              their cells do not share
     kpool    number of consecutive tokens chosen together, by one key in the row of the last
              token; 0: tokens are chosen separately
+    by_order  tokens are consecutive in their order, even if their positions are not
     """
 
     n_embd_head: int
@@ -63,6 +64,7 @@ class Index:
     rotated: bool = True
     pooled: bool = False
     kpool: int = 0
+    by_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,15 +2,16 @@
 this or an earlier layer's indexer chooses; four residual streams, experts after the first layers;
 a NextN layer that drafts (models/glm5-next.cpp).
 
-The NextN layer has one stream and its own indexer, like in llama.cpp b11739. If llama.cpp would
-crash, the weights decide: a delta net may have one matrix for queries, keys and values. Files
-without attention to the tokens after the last pool are refused: llama.cpp returns NaN at the start.
+The graph is llama.cpp b11739's: a mask hides the pools that are not chosen, and the NextN layer has
+one stream and its own indexer. With the form `pool_attention=gathered`, small ubatches read the
+chosen cells only, like in llama.cpp 0.5.0. If llama.cpp would crash, the weights decide: a delta
+net may have one matrix for queries, keys and values. Files without attention to the tokens after
+the last pool are refused: llama.cpp returns NaN at the start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar
 
 from ggml_py.ops import cont, get_rows, mul_mat, permute, reshape, soft_max_ext, transpose, view_4d
 from ggml_py.ops.hyper_connections import STREAMS
@@ -162,15 +163,11 @@ class Glm5NextKDA(BoundedKDA):
 
 
 class PoolAttention:
-    """Latent attention to the pools that an indexer chooses. The latent vectors are cached. Small
-    ubatches read only the chosen cells; otherwise a mask hides the others.
+    """Latent attention to the pools that an indexer chooses. The latent vectors are cached. A mask
+    hides the other cells, or small ubatches read the chosen cells only."""
 
-    reserves  see InputKPool
-    """
-
-    reserves: ClassVar[bool] = False
-
-    def __init__(self, w: Weights, hp: Glm5NextHParams) -> None:
+    def __init__(self, w: Weights, hp: Glm5NextHParams, drafts: bool = False) -> None:
+        """Declare the weights; `drafts`: of a NextN layer, which always has a mask."""
         self.n = n = hp.latent(w.il)
         self.kq_scale = inv_sqrt(n.d_k)
         self.q_a_norm = w.norm("attn_q_a_norm", n.n_lora_q)
@@ -184,7 +181,7 @@ class PoolAttention:
         self.chooser = hp.indexers[w.il]
         self.indexer: KPoolIndexer | None = None
         if self.chooser == w.il:
-            self.indexer = KPoolIndexer(w, n.n_embd, n.n_lora_q, hp.pools, self.reserves)
+            self.indexer = KPoolIndexer(w, n.n_embd, n.n_lora_q, hp.pools, drafts)
         else:  # files may have an indexer in every layer
             w.skip(*INDEXER_TENSORS, *MORE_INDEXER_TENSORS)
 
@@ -211,8 +208,10 @@ class PoolAttention:
     ) -> tuple[InputKPool, Tensor]:
         def choose() -> tuple[InputKPool, Tensor]:
             assert self.indexer is not None
-            mask = g.inp_attn(il).kq_mask
-            return self.indexer.inputs(g), self.indexer(g, cur, small, mask, il)
+            inp = self.indexer.inputs(g)
+            if inp.masks:
+                return inp, g.expand(self.indexer.cells(g, cur, small, il))
+            return inp, self.indexer(g, cur, small, g.inp_attn(il).kq_mask, il)
 
         return g.shared(f"pools-{self.chooser}", choose)
 
@@ -239,32 +238,23 @@ class PoolAttention:
     ) -> Tensor:
         """Attend to the result of `_choose` by a mask. -> [d_v * n_head, T]"""
         cache = g.inp_attn(il)
-        mask = self._mask(cache.kq_mask, inp, chosen)
+        mask = self._mask(g, cache.kq_mask, inp, chosen)
         g.cb(mask, "kq_mask_dsa", il)
         k = cache.mctx.get_k(il)
         v = view_4d(k, self.n.n_lora_kv, *k.ne[1:], *k.nb[1:], 0)
         return mha(g, q, k, v, mask, il, Scores(self.kq_scale, v_mla=self.v_b, n_kv_max=inp.n_sel))
 
-    def _mask(self, mask: Tensor, inp: InputKPool, chosen: Tensor) -> Tensor:
-        """Return the mask `chosen` [n_kv, T] in the cache's shape."""
-        return reshape(chosen, *mask.ne)
+    def _mask(self, g: GraphBuilder, mask: Tensor, inp: InputKPool, chosen: Tensor) -> Tensor:
+        """Return the mask of the result of `_choose`, in the shape of the cache's mask."""
+        if not inp.masks:
+            return reshape(chosen, *mask.ne)
 
+        def restrict() -> Tensor:
+            zeros = column(mask.type, 0.0, *chosen.ne[:2])
+            live = g.shared("live-pools", lambda: reshape(inp.live, *chosen.ne[:2]))
+            return mask_with_cells(mask, separate_unused(chosen, live, inp.n_kv), zeros)
 
-class DraftPoolAttention(PoolAttention):
-    """Pool attention of the NextN layer, which builds the mask last."""
-
-    reserves = True
-
-    def _choose(
-        self, g: GraphBuilder, cur: Tensor, small: Tensor, il: int
-    ) -> tuple[InputKPool, Tensor]:
-        assert self.indexer is not None
-        return self.indexer.inputs(g), g.expand(self.indexer.cells(g, cur, small, il))
-
-    def _mask(self, mask: Tensor, inp: InputKPool, chosen: Tensor) -> Tensor:
-        """Restrict the mask to the cells `chosen`, I32 [n_sel, T]."""
-        zeros = column(mask.type, 0.0, *chosen.ne[:2])
-        return mask_with_cells(mask, separate_unused(chosen, inp), zeros)
+        return g.shared(f"pool-mask-{self.chooser}", restrict)
 
 
 class Glm5NextLayer(StreamLayer):
@@ -304,7 +294,7 @@ class Glm5Next(DraftingDecoder, Latent):
         super().declare_trunk(w)
 
     def nextn_layer(self, w: Weights, il: int) -> Layer:
-        n_embd, attention = self.hp.n_embd, DraftPoolAttention(w, self.hp)
+        n_embd, attention = self.hp.n_embd, PoolAttention(w, self.hp, drafts=True)
         assert attention.indexer is not None
         self.draft_indexers.append(attention.indexer)
         return Layer(

@@ -1,16 +1,15 @@
-"""Qwen4, experimental: delta nets, every fourth layer attention to chosen blocks of positions;
-several residual streams, with n-gram embeddings added in one layer; experts with a shared expert; a
-NextN layer that drafts (models/qwen4exp.cpp).
+"""Qwen4, experimental: delta nets, every fourth layer attention to chosen blocks of tokens; several
+residual streams, with n-gram embeddings added in one layer; experts with a shared expert; a NextN
+layer that drafts (models/qwen4exp.cpp).
 
-The NextN layer is llama.cpp b11739's: it reads and writes the streams, and attends to whole blocks.
-In the trunk the last chosen block may be incomplete, like in llama.cpp 0.5.0 but not in b11739.
+The graph is llama.cpp b11739's: attention to whole blocks, and a NextN layer that reads and writes
+the streams. If that build refuses a file's blocks (of one cell, or of several sizes), the graph is
+llama.cpp 0.5.0's: the last chosen block may be incomplete, and of cells with equal scores the first
+are chosen (llama.cpp chooses any).
 
-Biases of queries, keys and values apply if a file has them; llama.cpp ignores them. Among cells
-with equal scores, the first are chosen; llama.cpp chooses any. Blocks may have any size, and any
-position; llama.cpp ends if a block has more than 64 positions, or if positions are not below the
-cells in use. A sequence that shares a part of a block with another still has the block; in
-llama.cpp all tokens then see its cells. A control vector applies to every stream; llama.cpp
-ignores it."""
+Biases of queries, keys and values apply if a file has them; llama.cpp ignores them. A sequence that
+shares a part of a block with another still has the block; in llama.cpp all tokens then see its
+cells. A control vector applies to every stream; llama.cpp ignores it."""
 
 from __future__ import annotations
 
@@ -46,7 +45,8 @@ END_OF_ROWS = 2**31 - 1
 
 class Qwen4ExpHParams(HybridMoeHParams):
     """n_stream, hc_rank   residual streams, and the rank of the gates for reading
-    compress_ratios   by layer, positions of a block that attention chooses; 0: full attention
+    compress_ratios   by layer, tokens of a block that attention chooses; 0: full attention
+    whole_blocks   attention chooses whole blocks, not cells
     ngram_layer   layer that adds embeddings of n-grams, or -1
     """
 
@@ -73,15 +73,17 @@ class Qwen4ExpHParams(HybridMoeHParams):
             self._load_ngrams(keys)
 
     def _check_blocks(self, keys: Keys) -> None:
-        if max(self.compress_ratios) > MAX_BLOCK:
+        ratios = {*filter(None, self.compress_ratios)}
+        if max(ratios, default=0) > MAX_BLOCK:
             raise keys.error("attention.compress_ratios", f"items must each be at most {MAX_BLOCK}")
-        for n in filter(None, self.compress_ratios[self.n_layer :]):
-            if n < 2 or self.indexer_top_k % n:
-                raise keys.error(
-                    "attention.compress_ratios",
-                    "items for NextN layers must each be 0, or at least 2 and divide "
-                    f"indexer.top_k = {self.indexer_top_k}",
-                )
+        fit = [n > 1 and self.indexer_top_k % n == 0 for n in ratios]
+        self.whole_blocks = len(ratios) <= 1 and all(fit)
+        if self.n_layer_nextn and not self.whole_blocks:
+            raise keys.error(
+                "attention.compress_ratios",
+                "of models with NextN layers must each be 0, or all the same number from 2 on that "
+                f"divides indexer.top_k = {self.indexer_top_k}",
+            )
 
     @property
     def n_embd_hidden(self) -> int:
@@ -156,7 +158,7 @@ class Qwen4ExpLinear(LinearAttention):
         return mul(self.norm(g, output, il=il), sigmoid(z))
 
 
-class Qwen4ExpAttention(GatedAttention):
+class CellAttention(GatedAttention):
     """Gated attention to cells that an indexer chooses, if the layer has blocks."""
 
     indexer_kind: ClassVar[type[PooledIndexer]] = PooledIndexer
@@ -182,8 +184,8 @@ class Qwen4ExpAttention(GatedAttention):
         return mask_unchosen(g.inp_attn(il).kq_mask, chosen), chosen.ne[0]
 
 
-class DraftAttention(Qwen4ExpAttention):
-    """Attention of the NextN layer, to whole blocks."""
+class WholeBlockAttention(CellAttention):
+    """Gated attention to whole blocks."""
 
     indexer_kind = MeanPoolIndexer
     indexer: MeanPoolIndexer | None = None
@@ -272,6 +274,10 @@ class Qwen4Exp(EarlyDrafter):
     draft_names = NAMES
     trunk_tensor = "hc_attn_norm.weight"
 
+    def declare_trunk(self, w: Weights) -> None:
+        self.indexers: list[MeanPoolIndexer] = []
+        super().declare_trunk(w)
+
     def declare_ends(self, w: Weights) -> None:
         hp = self.hp
         self.output = w.output(hp.n_embd, hp.n_vocab)
@@ -302,8 +308,12 @@ class Qwen4Exp(EarlyDrafter):
     def attention(self, w: Weights, il: int) -> Block:
         if self.hp.layers[il].recurrent:
             return Qwen4ExpLinear(w, self.hp)
-        kind = Qwen4ExpAttention if il < self.hp.n_layer else DraftAttention
-        return kind(w, self.hp)
+        if not self.hp.whole_blocks:
+            return CellAttention(w, self.hp)
+        made = WholeBlockAttention(w, self.hp)
+        if made.indexer is not None and il < self.hp.n_layer:
+            self.indexers.append(made.indexer)
+        return made
 
     def declare_nextn(self, w: Weights) -> None:
         made = ((w.layer(il), self.layer(w.layer(il), il)) for il in self.nextn_layers(w))
@@ -317,7 +327,7 @@ class Qwen4Exp(EarlyDrafter):
         il = self.hp.n_layer + number
         g.expand(g.inp_attn(il).kq_mask)  # the first inputs in the graph
         attention = self.drafting[number].layer.attention
-        assert isinstance(attention, DraftAttention)
+        assert isinstance(attention, WholeBlockAttention)
         if attention.indexer is not None:
             attention.indexer.inputs(g)
         g.res.t_embd = cur = self.drafting[number].build(g, self.token_embd, il)
@@ -341,21 +351,27 @@ class Qwen4Exp(EarlyDrafter):
             return state, Tokens()
         if hp.layers[il].recurrent or not hp.compress_ratios[il]:
             return kept
-        if il >= hp.n_layer:  # keys of a token and of a block
+        if hp.whole_blocks:  # keys of a token and of a block
             size, ratio = 2 * hp.indexer_head_size, hp.compress_ratios[il]
-            return *kept, Index(size, rotated=False, kpool=ratio)
+            return *kept, Index(size, rotated=False, kpool=ratio, by_order=True)
         return *kept, Index(hp.indexer_head_size, rotated=False, pooled=True)
 
     def embed(self, g: GraphBuilder) -> Tensor:
         n, n_embd = self.hp.n_stream, self.hp.n_embd
-        cur = super().embed(g)
-        if self.hp.ngram_layer >= 0:
+        hashed = self.hp.ngram_layer >= 0
+        if hashed and self.hp.whole_blocks:  # in b11739's order
             ngram_rows(g, self.ngram_table, self.hp.hashes)
-        cur = reshape(cur, n_embd, 1, g.n_tokens)
-        return g.cb(repeat_4d(cur, n_embd, n, g.n_tokens, 1), "hc_init")
+        cur = super().embed(g)
+        if hashed and not self.hp.whole_blocks:
+            ngram_rows(g, self.ngram_table, self.hp.hashes)
+        for indexer in self.indexers[:1]:
+            indexer.inputs(g)
+        cur = repeat_4d(reshape(cur, n_embd, 1, g.n_tokens), n_embd, n, g.n_tokens, 1)
+        g.cb(cur, "hc_init")
+        return g.expand(cur) if self.hp.whole_blocks else cur
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
-        if g.cparams.embeddings_nextn:
+        if g.cparams.embeddings_nextn or self.hp.whole_blocks:
             g.res.t_h_nextn = g.expand(g.cb(join(cur), "h_nextn"))
         if not selected:
             n_embd, n, *_ = cur.ne

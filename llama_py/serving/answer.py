@@ -200,7 +200,8 @@ def _check(request: Request) -> None:
         raise ContextError(
             "a request must not set seq_id or `before`; use id_slot to choose a sequence"
         )
-    if request.prompt_logprobs is not None and isinstance(request.prompt, MixedPrompt):
+    scored = request.prompt_logprobs is not None and request.score_from < len(request.prompt)
+    if scored and isinstance(request.prompt, MixedPrompt):
         raise ContextError("a prompt with images has no prompt_logprobs; omit them")
     _check_scores(request)
     if p.sampler is not None and request.constraint is not None:

@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 from ggml_py.errors import ContextError
+from llama_py.batch.prompts import MixedPrompt
 from llama_py.decoding.scores import Score
 from llama_py.params import AnswerParams
 from llama_py.serving.job import Handle, Told
@@ -39,14 +40,19 @@ def score_requests(
     width  number of sequences that require equal numbers of tokens in a batch: texts of similar
            length are padded with tokens at their ends, which do not change the scores before them;
            0: any numbers
+
+    Raises ContextError for a longer continuation of a prompt with images.
     """
-    prompt, how = list(prompt), {"params": _SCORED, "prompt_logprobs": n_top, **options}
-    how["score_from"] = len(prompt)
+    mixed = isinstance(prompt, MixedPrompt)
+    prompt = prompt if mixed else list(prompt)
+    how = {"params": _SCORED, "prompt_logprobs": n_top, "score_from": len(prompt), **options}
     single = [i for i, ids in enumerate(continuations) if len(ids) == 1]
     if single:
         ids = [continuations[i][0] for i in single]
         yield ScoreRequest(Request(prompt=prompt, alternatives=ids, **how), single, len(ids))
     several = [i for i, ids in enumerate(continuations) if len(ids) > 1]
+    if several and mixed:
+        raise ContextError("continuations of a prompt with images must each be one token")
     if width:
         several.sort(key=lambda i: -len(continuations[i]))
     for at, i in enumerate(several):

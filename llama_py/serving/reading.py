@@ -19,7 +19,16 @@ from llama_py.support.resource import Resource
 from llama_py.text.embed import N_SEQ, normalize_rows, rows
 
 Texts = Sequence[Sequence[int]]
-_HOW = ("n_threads", "n_threads_batch", "flash_attn", "type_k", "type_v", "offload_kqv", "forms")
+# Parameters of the main context that contexts for embeddings share.
+SHARED_OPTIONS = (
+    "n_threads",
+    "n_threads_batch",
+    "flash_attn",
+    "type_k",
+    "type_v",
+    "offload_kqv",
+    "forms",
+)
 
 
 class Reading(Resource):
@@ -31,7 +40,7 @@ class Reading(Resource):
     def __init__(self, model: LoadedModel, p: ContextParams, metrics: Metrics) -> None:
         """Create the reader; p: parameters of the main context; metrics: counters to update."""
         self.model, self._metrics = model, metrics
-        self._how = {name: getattr(p, name) for name in _HOW}
+        self._how = {name: getattr(p, name) for name in SHARED_OPTIONS}
         most = p.n_ctx or model.hparams.n_ctx_train
         self.n_tokens = min(most, max(p.n_ubatch, p.n_batch))
         self._ctx: Context | None = None

@@ -2,8 +2,8 @@
 
 A model reads the state, a question and its options with labels, A, B and so on. An option has the
 probability of its label as the next text (llama.cpp's server-decision.cpp). No text is generated.
-Files of decision models have a template for the prompt and temperatures; other models get a
-question through their chat template.
+Files of decision models have a type, a template for the prompt and temperatures; other models get
+a question through their chat template.
 """
 
 from __future__ import annotations
@@ -11,128 +11,199 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from ggml_py.errors import ModelError
+from llama_py.batch.prompts import MARKER
 from llama_py.chat import ChatTemplate
 from llama_py.loading.model import LoadedModel
 from llama_py.text.chat_prompt import tokenize_prompt
+from llama_py.text.decision_joint import joint_prompt
+from llama_py.text.decision_pointer import pointer_prompt
+from llama_py.text.decision_rows import RowPrompt
+from llama_py.text.decision_types import (
+    KINDS,
+    LETTERS,
+    N_RATINGS,
+    TYPES,
+    DecisionType,
+    Question,
+    QuestionOption,
+    replace_texts,
+    sort_keys,
+)
 
-KINDS = ("choice", "score", "noul")  # one option, a level of a scale, yes or no
-LABELS = ascii_uppercase + ascii_lowercase
 N_BEFORE = 32  # characters before a label that determine its tokens
 MOST_LEVELS = 10  # levels of a score
 TEMPLATE = "systemone"  # name of the file's template for questions
-SERVED = "openjev"  # type of decision models whose labels are next tokens
-_SIZES = {"3_5": range(3, 6), "6_10": range(6, 11)}  # numbers of options with own temperatures
 
-
-@dataclass(frozen=True, slots=True)
-class QuestionOption:
-    """An option of a question: its name, and a JSON value that describes it, or None."""
-
-    key: str
-    description: Any = None
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question about a state.
-
-    id            name of the question
-    kind          a value of KINDS; the options of "noul" are `true` and `false`
-    instructions  the question, a JSON value
-    options       at most 52
-    """
-
-    id: str
-    kind: str
-    instructions: Any
-    options: Sequence[QuestionOption] = field(default=())
+__all__ = ["KINDS", "MOST_LEVELS", "Decider", "Question", "QuestionOption"]
 
 
 class Decider:
-    """Prompts and answers of a model's decisions."""
+    """Prompts and answers of a model's decisions.
+
+    type  how questions are shown and answered
+    """
 
     def __init__(self, model: LoadedModel) -> None:
-        """Check the model's type and temperatures; ModelError if they are not supported."""
+        """Check the model's type, template and temperatures; ModelError if they are not
+        supported."""
         self.model, self._metadata = model, model.file.metadata
         kind = self._metadata.get(f"{model.arch}.decision.type")
-        if kind is not None and kind != SERVED:
+        if kind is not None and kind not in TYPES:
             raise ModelError(
-                f"decision models of type {kind!r} are not supported; known: {SERVED!r}, and "
-                "models without a type"
+                f"decision models of type {kind!r} are not supported; known: {', '.join(TYPES)}, "
+                "and models without a type"
+            )
+        self.type = TYPES[str(kind)] if kind is not None else DecisionType()
+        if kind is not None and self._template is None:
+            raise ModelError(
+                f"decision model has no {TEMPLATE!r} template; convert the model again"
             )
         self._temperatures = self._read_temperatures()
+
+    @property
+    def max_options(self) -> int:
+        """Maximum number of a question's options."""
+        return self.type.max_options(self.model.tokenizer)
+
+    def orders(self, question: Question) -> tuple[bool, ...]:
+        """Return for each prompt of a question whether its options are in reverse order."""
+        turns = self.type.turns and question.kind == "choice" and len(question.options) > 1
+        return (False, True) if turns else (False,)
+
+    def row_prompts(self, state: Any, questions: Sequence[Question]) -> list[RowPrompt]:
+        """Return the prompts of a type that reads rows of embeddings. ModelError if a text is
+        empty, or the file's template or vocabulary does not fit."""
+        template, tokenizer = self._template, self.model.tokenizer
+        assert template is not None
+        if self.type.joint:
+            return [joint_prompt(template, tokenizer, state, questions)]
+        return [pointer_prompt(template, tokenizer, state, one) for one in questions]
 
     def prompt(self, state: Any, question: Question) -> list[int]:
         """Return the tokens of a prompt that ends before the label; ModelError for an error in the
         file's template."""
         return self.tokenize(self.render(state, question))
 
-    def render(self, state: Any, question: Question) -> str:
-        """Return the text of a prompt; ModelError like `prompt`."""
-        template, chat = self._template, self.model.chat_template
-        if template is not None:
-            return template.render_variables(
-                state=state,
-                options=[{"key": o.key, "description": o.description} for o in question.options],
-                instructions=question.instructions,
-                type=question.kind,
-                id=question.id,
-                images=[],
-            )
-        text = _question_text(state, question)
+    def render(
+        self,
+        state: Any,
+        question: Question,
+        questions: Sequence[Question] = (),
+        n_images: int = 0,
+        backward: bool = False,
+    ) -> str:
+        """Return the text of a prompt; ModelError like `prompt`.
+
+        Args:
+            state: JSON value that the question is about.
+            question: Question to ask.
+            questions: All questions of the request, for types that show them.
+            n_images: Number of images; the text has a marker for each.
+            backward: Show the options in reverse order, if `orders` has it.
+        """
+        images, blank = [MARKER] * n_images, " " if n_images else MARKER
+        if self._template is not None:
+            found = self._variables(state, question, questions, backward)
+            found = replace_texts(found, lambda text: text.replace(MARKER, blank))
+            return self._template.render_variables(**found, images=images)
+        text = _question_text(state, question).replace(MARKER, blank)
+        text, chat = "\n".join([*images, text]), self.model.chat_template
         if chat is None:
             return f"{text}\n\nAnswer:"
         return chat.render([{"role": "user", "content": text}], enable_thinking=False)
 
     def tokenize(self, text: str) -> list[int]:
-        """Return the tokens of a rendered prompt."""
+        """Return the tokens of a rendered prompt without images."""
         if self._template is None and self.model.chat_template is not None:
             return tokenize_prompt(self.model, text)
-        return self.model.tokenizer.tokenize(text)
+        return self.model.tokenizer.tokenize(text, self._template is None)
 
-    def labels(self, question: Question, text: str) -> list[list[int]]:
-        """Return the tokens of each option's label after a rendered prompt.
+    def labels(self, question: Question, text: str) -> list[list[list[int]]]:
+        """Return the labels of a question after a rendered prompt: for each its forms, as tokens.
 
-        After the file's template a label is tokenized apart, like in llama.cpp; after other prompts
-        it has the tokens that continue the text.
+        The likeliest form of a label counts. After the file's template a label is tokenized apart,
+        like in llama.cpp; after other prompts it has the tokens that continue the text.
         """
-        t, labels = self.model.tokenizer, LABELS[: len(question.options)]
+        t = self.model.tokenizer
         if self._template is not None:
-            return [t.tokenize(label, False) for label in labels]
+            return [[[id] for id in ids] for _, ids in self.type.labels(t, question)]
         space = "" if self.model.chat_template is not None else " "
         end = text[-N_BEFORE:]
         n = len(t.tokenize(end, False))
         return [
-            t.tokenize(f"{end}{space}{label}", False)[n:] or t.tokenize(label, False)
-            for label in labels
+            [t.tokenize(f"{end}{space}{label}", False)[n:] or t.tokenize(label, False)]
+            for label in LETTERS[: len(question.options)]
         ]
 
-    def answer(self, question: Question, logprobs: Sequence[float]) -> dict[str, Any]:
-        """Return the answer by the log probabilities of the labels: its type, the probabilities of
-        the options, and the confidence, from 0 (no preference) to 1."""
-        return _answer(question, _softmax(logprobs, self._temperature(question)))
+    def answer(self, question: Question, logprobs: Sequence[Sequence[float]]) -> dict[str, Any]:
+        """Return the answer by the log probabilities of the labels, or by scores of options.
+
+        Args:
+            question: Question to answer.
+            logprobs: Values of each prompt of `orders`.
+
+        Returns:
+            Its type, the probabilities of the options, and the confidence, from 0 (no preference)
+            to 1.
+        """
+        temperature, shares = self._temperature(question), [0.0] * len(logprobs[0])
+        for backward, one in zip(self.orders(question), logprobs, strict=True):
+            found = _softmax(one, temperature)
+            for i, share in enumerate(reversed(found) if backward else found):
+                shares[i] += share / len(logprobs)
+        if question.kind == "noul":
+            return {"type": "noul", "noul": self._share_of_true(question, shares)}
+        return _answer(question, shares)
+
+    def _variables(
+        self, state: Any, question: Question, questions: Sequence[Question], backward: bool
+    ) -> dict[str, Any]:
+        """Return the template's variables, without images."""
+        found = self._show(question, backward) | {"state": state}
+        if self.type.lists_questions:
+            found["questions"] = [self._show(one) for one in questions or [question]]
+        return dict(sort_keys(found)) if self.type.sorts_keys else found
+
+    def _show(self, question: Question, backward: bool = False) -> dict[str, Any]:
+        options = [{"key": o.key, "description": o.description} for o in question.options]
+        options = options[::-1] if backward else options
+        for option, label in zip(options, self._shown_labels(question), strict=False):
+            option["label"] = label
+        return {
+            "id": question.id,
+            "type": question.kind,
+            "instructions": question.instructions,
+            "options": options,
+        }
+
+    def _shown_labels(self, question: Question) -> list[str]:
+        """Return the labels that the template shows."""
+        t = self.model.tokenizer
+        if self.type.codes:
+            return [text for text, _ in self.type.all_labels(t)[: len(question.options)]]
+        return [text for text, _ in self.type.labels(t, question)] if self.type.words else []
+
+    def _share_of_true(self, question: Question, shares: Sequence[float]) -> float:
+        if self.type.rated:
+            return sum(share * i / (N_RATINGS - 1) for i, share in enumerate(shares))
+        return next(p for o, p in zip(question.options, shares, strict=True) if o.key == "true")
 
     @cached_property
     def _template(self) -> ChatTemplate | None:
         return self.model.named_template(TEMPLATE)
 
     def _temperature(self, question: Question) -> float:
-        n, known = len(question.options), self._temperatures
-        for size, numbers in _SIZES.items():
-            if n in numbers and f"{question.kind}.{size}" in known:
-                return known[f"{question.kind}.{size}"]
-        return known.get(question.kind, 1.0)
+        known, size = self._temperatures, self.type.size(len(question.options))
+        return known.get(f"{question.kind}.{size}", known.get(question.kind, 1.0))
 
     def _read_temperatures(self) -> dict[str, float]:
         start = f"{self.model.arch}.decision.temperature."
         found = {}
-        for name in (*KINDS, *(f"{kind}.{size}" for kind in KINDS for size in _SIZES)):
+        for name in (*KINDS, *(f"{kind}.{size}" for kind in KINDS for size in self.type.sizes)):
             value = self._metadata.get(start + name)
             if value is None:
                 continue
@@ -153,8 +224,6 @@ def _softmax(logprobs: Sequence[float], temperature: float) -> list[float]:
 
 
 def _answer(question: Question, shares: Sequence[float]) -> dict[str, Any]:
-    if question.kind == "noul":
-        return {"type": "noul", "noul": shares[0]}
     probabilities = {o.key: p for o, p in zip(question.options, shares, strict=True)}
     best, n = max(range(len(shares)), key=lambda i: shares[i]), len(shares)
     if question.kind == "choice":
@@ -179,7 +248,7 @@ def _question_text(state: Any, question: Question) -> str:
     names = {"true": "yes", "false": "no"} if question.kind == "noul" else {}
     lines = [
         f"{label}. {_option_text(question.kind, names.get(o.key, o.key), o.description)}"
-        for label, o in zip(LABELS, question.options, strict=False)
+        for label, o in zip(LETTERS, question.options, strict=False)
     ]
     options = "\n".join(lines)
     return (

@@ -29,7 +29,8 @@ def test_there_are_many() -> None:
 def test_nodes(name: str, flash: str) -> None:
     about = fixture.stored()[name]
     file = fixture.file_of(name, with_values=False)
-    engine = Ours(file, "null", nodes=True, flash=flash == "on")
+    forms = about.get("forms", {})
+    engine = Ours(file, "null", nodes=True, flash=flash == "on", forms=forms)
     found = fixture.digest(fixture.list_nodes(engine, about["memory"]))
     assert found == about["nodes"][flash], f"see python -m dev.compare.judge_fixture DIR {name}"
 

@@ -15,8 +15,10 @@ from dev import tiny_models as tiny
 from ggml_py.errors import ContextError, HParamsError
 from llama_py.batch import Batch
 from llama_py.graph.inputs.ngrams import MISSING, Hashes
-from llama_py.graph.inputs.pooled_blocks import Line, build_blocks
+from llama_py.graph.inputs.pooled_blocks import build_blocks
 from llama_py.memory.cells import KVCells
+from llama_py.memory.kpool import OrderedPools
+from llama_py.memory.line import Line
 from tests.support.live_models import nmse, tokens
 
 ARCH = "qwen4exp"
@@ -146,20 +148,67 @@ def test_blocks_of_scattered_cells() -> None:
     assert found.of.tolist() == [of.get(c, -1) for c in range(64)]
 
 
-def test_blocks_of_an_image() -> None:
-    """Its patches have one position, and are ranked by row and column."""
+def line_of_an_image() -> Line:
+    """Four patches of one position, between tokens."""
     cells = KVCells(16, 1, with_xy=True)
     pos = np.array([0, 1, 2, 2, 2, 2, 4, 5], np.int32)
     cells.place(np.arange(8), pos, [(0, slice(0, 8))])
     assert cells.xy is not None
     cells.xy[:, :8] = [[0, 1, 3, 2, 3, 2, 4, 5], [0, 1, 3, 2, 2, 3, 4, 5]]  # columns, rows
-    line = Line(cells, 0, 16)
+    return Line(cells, 0, 16)
+
+
+def test_blocks_of_an_image() -> None:
+    """Its patches have one position, and are ranked by row and column."""
+    line = line_of_an_image()
     assert line.cells.tolist() == [0, 1, 3, 4, 5, 2, 6, 7]
     found = build_blocks([line], 4, 16)
     assert found.cells.tolist() == [[0, 1, 3, 4], [5, 2, 6, 7]]
     assert found.pos.T.tolist() == [[0, 0, 0, 0], [2, 3, 2, 2]]  # time, row, column, time
     token = np.array([[2, 5], [2, 5], [3, 5], [2, 5]], np.int32)
     assert line.find_places(token).tolist() == [3, 7]
+
+
+def test_pools_of_an_image() -> None:
+    """A patch sees pools that end at it or before; the rest of what it sees is its tail."""
+    line = line_of_an_image()
+    assert line.keys is not None
+    found = OrderedPools(0, line.keys[0].astype(np.int32), line.cells, np.array([0, 4]), line)
+    assert found.members(4).tolist() == [[0, 1, 3, 4], [5, 2, 6, 7]]
+    assert found.first_positions().T.tolist() == [[0, 0, 0, 0], [2, 3, 2, 2]]
+    tokens = np.array([[2, 2, 5], [2, 3, 5], [3, 2, 5], [0, 0, 0]], np.int32)  # cells 4, 5, 7
+    assert found.find_pools(tokens, 4).tolist() == [0, 1, 1]
+    assert found.count_seen(tokens, 4).tolist() == [1, 1, 2]
+    tails, there = found.find_tails(tokens, 4)
+    assert there.tolist() == [[False] * 3, [True, False, False], [False] * 3]
+    assert tails[1, 0] == 5
+
+
+def test_pools_after_a_gap() -> None:
+    """Tokens count, not positions."""
+    cells = KVCells(16, 1)
+    cells.place(np.arange(6), np.array([0, 1, 2, 5, 6, 9], np.int32), [(0, slice(0, 6))])
+    line = Line(cells, 0, 16)
+    found = OrderedPools(0, line.places.astype(np.int32), line.cells, np.array([0, 4]), line)
+    pos = np.array([[5, 9]], np.int32)
+    assert found.count_seen(pos, 4).tolist() == [1, 1]
+    assert found.find_tails(pos, 4)[1].sum(1).tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("n_ubatch", [4, 7])
+def test_an_image_in_any_split(n_ubatch: int, tmp_path: Path) -> None:
+    path = tiny.write(ARCH, "blocks", tmp_path)
+    found = [read_image(llama_py.load(str(path)), n) for n in (64, n_ubatch)]
+    assert nmse(*found) <= 1e-9
+
+
+def read_image(model: Any, n_ubatch: int) -> Any:
+    """Logits of a text, an image of 3 x 3 patches, and a text."""
+    ctx, i = context(model, n_ubatch=n_ubatch), np.arange(9)
+    pos = np.stack([np.full(9, 10), 10 + i // 3, 10 + i % 3, np.zeros(9, int)]).astype(np.int32)
+    rows = np.random.default_rng(1).standard_normal((9, 64)).astype(np.float32)
+    parts = tokens(10), Batch(None, rows, pos), Batch(tokens(9, 1), pos=[*range(13, 22)])
+    return np.concatenate([ctx.decode(part, logits="all") for part in parts])
 
 
 def test_rows_of_ngrams() -> None:

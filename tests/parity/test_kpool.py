@@ -101,7 +101,8 @@ def test_after_each_change(
         "flash": flash,
     }
     path = tiny_model(tmp_path, NAME)
-    with LlamaCpp(path, **how) as theirs, Ours(path, **how) as ours:
+    ours = Ours(path, **how, forms={"pool_attention": "gathered"})
+    with LlamaCpp(path, **how) as theirs:
         for i, step in enumerate(steps):
             if step.change:
                 what, *args = step.change

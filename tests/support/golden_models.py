@@ -44,6 +44,7 @@ def case(name: str, device: Any = "cpu", **options: Any) -> Case:
     facts = store.about(arch, variant).facts
     found = tiny.find(arch, variant)
     target = None if found.drafts_for is None else path_of("-".join(found.drafts_for))
+    options["forms"] = {**found.forms, **options.get("forms", {})}
     opened = lambda **how: Ours(path_of(name), device, target=target, **how, **options)  # noqa: E731
     return Case(found, facts, opened)
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ggml_py.errors import ModelError
 from ggml_py.machine.release import VERSION
 from llama_py.serving.metrics import Metrics, Now
+from llama_py.serving.reading import SHARED_OPTIONS
 from llama_py.text.chat_prompt import get_template
 from llama_py.text.decide import Decider
+from llama_py.text.decision_rows import RowScorer
 from llama_py_server.models.rates import RateWindow
-from llama_py_server.wire.errors import invalid, not_supported
+from llama_py_server.wire.errors import invalid
 from llama_py_server.wire.work import Work, require
 
 if TYPE_CHECKING:
@@ -138,11 +139,14 @@ class ModelState:
 
     @cached_property
     def decider(self) -> Decider:
-        """Prompts and answers of decisions. HTTPError if the model's type is not supported."""
-        try:
-            return Decider(self.model)
-        except ModelError as e:
-            raise not_supported(str(e)) from None
+        """Prompts and answers of decisions. ModelError if the model's type is not supported."""
+        return Decider(self.model)
+
+    @cached_property
+    def row_scorer(self) -> RowScorer:
+        """Scores of decision models that read rows of embeddings."""
+        options = {name: getattr(self.engine.params, name) for name in SHARED_OPTIONS}
+        return RowScorer(self.model.context, self.engine.n_ctx, **options)
 
     def find_adapters(self, scales: Mapping[int, float]) -> dict[Adapter, float]:
         """Return adapters by their numbers; adapters that are not named are unused."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from llama_py.batch.prompts import n_cells
 from llama_py.support.stopping import iterate_checked
 from llama_py.text.decide import Question
+from llama_py.text.decision_rows import RowPrompt
 from llama_py_server.schema.prompts import clean_text
 from llama_py_server.schema.questions import parse_questions
 from llama_py_server.wire import work
@@ -20,23 +23,30 @@ from llama_py_server.wire.responses import as_long_json
 from llama_py_server.wire.usage import CLIENT
 
 if TYPE_CHECKING:
-    from llama_py.decoding.scores import Score
     from llama_py_server.models.state import ModelState
 
 
+class TokenizedPrompt(NamedTuple):
+    """Tokens of a prompt, and the forms of each label."""
+
+    tokens: Sequence[int]
+    labels: list[list[list[int]]]
+
+
 class TokenizedQuestion(NamedTuple):
-    """A question, and the tokens of its prompt and of its labels."""
+    """A question and its prompts."""
 
     question: Question
-    prompt: list[int]
-    labels: list[list[int]]
+    prompts: list[TokenizedPrompt]
 
 
 async def systemone(request: Request, state: ModelState) -> Response:
     """Answer questions in TypeSafe's format; no text is generated."""
     body = await read_object(request)
+    if state.decider.type.reads_rows:
+        return await _decide_by_rows(request, state, body)
     asked = await work.read(request, _read, state, body)
-    n = sum(len(one.prompt) for one in asked)
+    n = sum(n_cells(prompt.tokens) for one in asked for prompt in one.prompts)
     if (client := CLIENT.get()) is not None:
         client.count(n)
     scores = await unless_gone(request, _score(state, asked))
@@ -45,19 +55,42 @@ async def systemone(request: Request, state: ModelState) -> Response:
     return await work.read(request, _write, state, asked, scores, n)
 
 
+async def _decide_by_rows(request: Request, state: ModelState, body: Body) -> Response:
+    """Answer questions by rows of embeddings."""
+    prompts = await work.read(request, _read_rows, state, body)
+    n = sum(len(prompt.tokens) for prompt in prompts)
+    if (client := CLIENT.get()) is not None:
+        client.count(n)
+    found = work.run(work.Work.DECODE, state.row_scorer.score, prompts)
+    scores = await unless_gone(request, found)
+    if scores is None:
+        raise ClientDisconnect
+    asked = [TokenizedQuestion(one, []) for prompt in prompts for one in prompt.questions]
+    return await work.read(request, _write, state, asked, [[one] for one in scores], n)
+
+
+def _read_rows(state: ModelState, body: Body) -> list[RowPrompt]:
+    given = parse_questions(body, state.decider, state.sees)
+    return state.decider.row_prompts(given.state, given.questions)
+
+
 def _read(state: ModelState, body: Body) -> list[TokenizedQuestion]:
-    given, questions = parse_questions(body)
     decider, asked = state.decider, []
-    for one in iterate_checked(questions):
-        text = clean_text(decider.render(given, one))
-        asked.append(TokenizedQuestion(one, decider.tokenize(text), decider.labels(one, text)))
+    given = parse_questions(body, decider, state.sees)
+    for one in iterate_checked(given.questions):
+        prompts = []
+        for backward in decider.orders(one):
+            n = len(given.images)
+            text = clean_text(decider.render(given.state, one, given.questions, n, backward))
+            tokens = state.see(text, given.images) if n else decider.tokenize(text)
+            prompts.append(TokenizedPrompt(tokens, decider.labels(one, text)))
+        asked.append(TokenizedQuestion(one, prompts))
     return asked
 
 
-async def _score(
-    state: ModelState, asked: Sequence[TokenizedQuestion]
-) -> list[list[tuple[Score, ...]]]:
-    """Score the labels of all questions, at most one question per slot at a time."""
+async def _score(state: ModelState, asked: Sequence[TokenizedQuestion]) -> list[list[list[float]]]:
+    """Score the labels of all questions, at most one prompt per slot at a time.
+    -> by question and prompt, the log probability of each label's likeliest form"""
     free, client = asyncio.Semaphore(state.engine.n_slots), CLIENT.get()
     options: dict[str, Any] = {
         "client": "" if client is None else client.name,
@@ -65,27 +98,26 @@ async def _score(
         "t_max": float(state.options.listen.timeout),
     }
 
-    async def score(one: TokenizedQuestion) -> list[tuple[Score, ...]]:
+    async def score(one: TokenizedPrompt) -> list[float]:
+        forms = [form for label in one.labels for form in label]
         async with free:
-            return await asyncio.wrap_future(state.engine.score(one.prompt, one.labels, **options))
+            found = await asyncio.wrap_future(state.engine.score(one.tokens, forms, **options))
+        logprobs = iter(sum(x.logprob or 0.0 for x in form) for form in found)
+        return [max(islice(logprobs, len(label))) for label in one.labels]
 
-    tasks = [asyncio.ensure_future(score(one)) for one in asked]
+    tasks = [asyncio.ensure_future(score(one)) for question in asked for one in question.prompts]
     try:
-        return await asyncio.gather(*tasks)
+        scores = iter(await asyncio.gather(*tasks))
     finally:
         for task in tasks:
             task.cancel()
+    return [[*islice(scores, len(question.prompts))] for question in asked]
 
 
 def _write(
-    state: ModelState,
-    asked: Sequence[TokenizedQuestion],
-    scores: list[list[tuple[Score, ...]]],
-    n: int,
+    state: ModelState, asked: Sequence[TokenizedQuestion], scores: list[list[list[float]]], n: int
 ) -> Response:
-    answers = {}
-    for one, labels in zip(asked, scores, strict=True):
-        logprobs = [sum(score.logprob or 0.0 for score in label) for label in labels]
-        answers[one.question.id] = state.decider.answer(one.question, logprobs)
+    pairs = zip(asked, scores, strict=True)
+    answers = {one.question.id: state.decider.answer(one.question, found) for one, found in pairs}
     usage = {"input_tokens": n, "output_tokens": 0}
     return as_long_json({"model": state.name, "answers": answers, "usage": usage})

@@ -43,16 +43,7 @@ class Media:
             return self._fetching.get(url)
         if url.startswith("file://"):
             return self._file(url)
-        if not url.startswith("data:"):
-            return decode_base64(url)
-        head, comma, body = url.partition(",")
-        if not comma or "," in body:
-            raise invalid("Invalid uri-encoded base64 value")
-        if not head.startswith("data:image/"):
-            raise invalid(f"Invalid uri format: {head[:80]}")
-        if not head.endswith("base64"):
-            raise invalid("uri must be base64 encoded")
-        return decode_base64(body)
+        return decode_data_url(url) if url.startswith("data:") else decode_base64(url)
 
     def _file(self, url: str) -> Path:
         from llama_py.vision.messages import resolve_path
@@ -75,6 +66,18 @@ class TextOnly(Media):
     def part(self, part: Body) -> Body:
         kind = KINDS[text(part, "type")]
         raise invalid(f"Field 'messages': {kind} input is not supported here; send text only")
+
+
+def decode_data_url(url: str) -> bytes:
+    """Decode the image of a URL that begins with "data:". HTTPError for a wrong URL."""
+    head, comma, body = url.partition(",")
+    if not comma or "," in body:
+        raise invalid("Invalid uri-encoded base64 value")
+    if not head.startswith("data:image/"):
+        raise invalid(f"Invalid uri format: {head[:80]}")
+    if not head.endswith("base64"):
+        raise invalid("uri must be base64 encoded")
+    return decode_base64(body)
 
 
 def decode_base64(given: Any) -> bytes:

@@ -2,52 +2,114 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-from llama_py.text.decide import KINDS, LABELS, MOST_LEVELS, Question, QuestionOption
+from llama_py.text.decide import KINDS, MOST_LEVELS, Decider, Question, QuestionOption
+from llama_py_server.schema.media import decode_data_url
 from llama_py_server.wire.body import Body, check_length
 from llama_py_server.wire.errors import HTTPError, invalid, not_supported
 
 MAX_QUESTIONS = 256  # of a request; each has a prompt with the state
+MAX_IMAGES = 8
+Keep = Callable[[Any], None]
 
 
-def parse_questions(body: Body) -> tuple[Any, list[Question]]:
-    """Return the state and the questions of a request. HTTPError for wrong fields."""
-    if body.get("state") is None:
+class DecisionRequest(NamedTuple):
+    """A state without its images, the questions, and the images."""
+
+    state: Any
+    questions: list[Question]
+    images: list[bytes]
+
+
+def parse_questions(body: Body, decider: Decider, sees: bool) -> DecisionRequest:
+    """Return the state and the questions of a request. HTTPError for wrong fields.
+
+    sees  the model takes images
+    """
+    if "state" not in body or (body["state"] is None and decider.type.needs_state):
         raise invalid('"state" must be provided')
     given = body.get("questions")
     if not isinstance(given, dict) or not given:
         raise invalid('"questions" must be a non-empty object')
     check_length("questions", len(given), MAX_QUESTIONS)
-    _check_media(body)
-    return body["state"], [_parse_question(name, one) for name, one in given.items()]
+    questions = [_parse_question(name, one, decider) for name, one in given.items()]
+    images: list[bytes] = []
+    state = _take_images(body, lambda url: images.append(_image(url, len(images))))
+    if images and (decider.type.reads_rows or not sees):
+        raise not_supported(
+            "This server does not support image input for decisions. For a model that supports it, "
+            "start it with `--mmproj`"
+        )
+    return DecisionRequest(state, questions, images)
 
 
-def _check_media(body: Body) -> None:
-    for name in ("images", "videos"):
-        if not isinstance(body.get(name) or [], list):
-            raise invalid(f'"{name}" must be an array')
+def _take_images(body: Body, keep: Keep) -> Any:
+    """Keep all images of a request, and return its state without them."""
     if body.get("videos"):
         raise invalid('"videos" is not supported')
-    if body.get("images"):
-        raise not_supported("This server does not support image input for decisions; send text")
+    for name in ("files", "images"):
+        urls = body.get(name)
+        if urls is not None and not isinstance(urls, list):
+            raise invalid(f'"{name}" must be an array')
+        for url in urls or []:
+            keep(url)
+    state = body["state"]
+    wrapped = isinstance(state, dict) and "messages" in state
+    messages = state["messages"] if wrapped else state
+    if not isinstance(messages, list):
+        return state
+    messages = [_keep_text(one, keep) for one in messages]
+    return {**state, "messages": messages} if wrapped else messages
 
 
-def _parse_question(name: str, given: Any) -> Question:
+def _keep_text(message: Any, keep: Keep) -> Any:
+    if not isinstance(message, dict) or not isinstance(message.get("content"), list):
+        return message
+    return {**message, "content": [*_other_parts(message["content"], keep)]}
+
+
+def _other_parts(parts: list[Any], keep: Keep) -> Iterator[Any]:
+    for part in parts:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "input_audio" and kind in part:
+            raise invalid("audio is not supported for decisions; send text or images")
+        if kind != "image_url" or kind not in part:
+            yield part
+            continue
+        url = part[kind]
+        keep(url["url"] if isinstance(url, dict) and "url" in url else url)
+
+
+def _image(url: Any, n: int) -> bytes:
+    if not isinstance(url, str) or not url.startswith("data:"):
+        raise invalid(
+            "images must be data URLs (data:image/...;base64,... or data:audio/...;base64,...)"
+        )
+    if n >= MAX_IMAGES:
+        raise invalid(f"too many images, the maximum is {MAX_IMAGES}")
+    return decode_data_url(url)
+
+
+def _parse_question(name: str, given: Any, decider: Decider) -> Question:
     if not isinstance(given, dict):
         raise _wrong(name, "must be an object")
-    kind = given.get("type")
-    if kind not in KINDS:
-        raise _wrong(name, f'"type" must be one of: {", ".join(KINDS)}')
     instructions = given.get("instructions")
     if instructions is None:
         raise _wrong(name, '"instructions" must be provided')
-    options = {"choice": _choices, "score": _levels, "noul": _sides}[kind](
-        name, given.get("criteria")
-    )
-    if len(options) > len(LABELS):
-        why = f"too many options ({len(options)}), this model supports at most {len(LABELS)}"
-        raise _wrong(name, why)
+    kind = given.get("type")
+    if kind not in KINDS:
+        raise _wrong(name, f'"type" must be one of: {", ".join(KINDS)}')
+    parse = {"choice": _choices, "score": _levels, "noul": _sides}[kind]
+    options = parse(name, given.get("criteria"))
+    if kind == "noul" and not decider.type.true_first:
+        options.reverse()
+    if kind == "choice" and decider.type.joint:
+        options.sort(key=lambda option: option.key)
+    if len(options) > decider.max_options:
+        why = f"too many options ({len(options)}), this model supports at most "
+        raise _wrong(name, f"{why}{decider.max_options}")
     return Question(name, kind, instructions, options)
 
 

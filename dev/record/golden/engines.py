@@ -145,7 +145,7 @@ class Ours:
         self.nodes: list[Record] = []
         self._graph = -1
         if unfused:
-            options["forms"] = {unfused: forms()[unfused].names[1]}
+            options["forms"] = {**options.get("forms", {}), unfused: forms()[unfused].names[1]}
         if pooling:
             options |= {"embeddings": True, "pooling": pooling}
         options = {

@@ -8,6 +8,7 @@ import statistics
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,8 @@ class Beside:
     ) -> None:
         target = target_of(path, made)
         self.theirs = runs.Case(made, facts, lambda **how: engine(path, target=target, **how))
-        self.ours = runs.Case(made, facts, lambda **how: Ours(path, device, target=target, **how))
+        ours = partial(Ours, path, device, target=target, forms=made.forms)
+        self.ours = runs.Case(made, facts, ours)
         self.worst = math.nan
 
     def run(self, name: str, found: Judged) -> None:

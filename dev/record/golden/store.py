@@ -44,7 +44,8 @@ def recorded() -> list[tuple[str, str]]:
 def recipe(arch: str, variant: str) -> dict[str, Any]:
     """Return the dictionary as JSON, without fields that do not affect the model."""
     said = _said(json.loads(json.dumps(asdict(find(arch, variant)))))
-    said.pop("familiar", None)
+    for name in ("familiar", "forms"):
+        said.pop(name, None)
     return said
 
 

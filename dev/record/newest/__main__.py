@@ -6,6 +6,7 @@
     python -m dev.record.newest check ARCH ...  # compare recorded results with this build
     python -m dev.record.newest judge ARCH ...  # rows of docs/judged.md; needs an OpenCL device
     python -m dev.record.newest compare FILE ...  # compare llama-py with it: nodes and values
+    python -m dev.record.newest fixture FILE ...  # nodes of a file of test-llama-archs
     python -m dev.record.newest batches ARCH ...  # compare batches of tokens and embeddings
     python -m dev.record.newest keys ARCH [KEY=VALUE ...]  # keys and tensors that it loads
     python -m dev.record.newest names keys  # llama_py/hparams/known_keys.py
@@ -40,6 +41,7 @@ COMMANDS = (
     "keys",
     "graph",
     "batches",
+    "fixture",
     "names",
 )
 

@@ -17,6 +17,7 @@ from dev import tiny_models as tiny
 from dev.compare import judge_architectures
 from dev.record import record_golden
 from dev.record.golden import drafts, runs, store
+from dev.record.golden import fixture as fixtures
 from dev.record.golden.engines import Ours, target_of
 from dev.record.golden.facts import facts_of
 from dev.record.newest import key_names, mixed, quantize
@@ -41,9 +42,10 @@ def record(arch: str, folder: Path) -> None:
 
 
 def types(arch: str, folder: Path) -> None:
-    """Record the types of tensors in quantized files of an architecture's models."""
+    """Record the types of tensors in quantized files of models that are for this build."""
     for variant in variants(arch):
-        quantize.record(arch, variant, folder)
+        if tiny.find(arch, variant).newest:
+            quantize.record(arch, variant, folder)
 
 
 def vocab(name: str, folder: Path) -> None:
@@ -104,6 +106,22 @@ def compare_file(path: Path, made: tiny.Tiny | None = None) -> None:
     for run in runs.wanted(made, facts):
         said = differences(runs.RUNS[run](theirs), runs.RUNS[run](ours))
         print(f"{run}: {said}", flush=True)
+
+
+def fixture(name: str, folder: Path) -> None:
+    """Record this build's nodes of a file of test-llama-archs, and compare them."""
+    path, stored = Path(name), dict(fixtures.stored())
+    about = {**stored[path.stem], "nodes": {}}
+    for flash in (True, False):
+        engines = Newest(path, nodes=True, flash=flash), Ours(path, "null", nodes=True, flash=flash)
+        theirs, ours = (fixtures.list_nodes(engine, about["memory"]) for engine in engines)
+        print(diff(ours, theirs) or f"{len(theirs)} nodes are the same")
+        about["nodes"]["on" if flash else "off"] = fixtures.digest(theirs)
+    exact: dict[str, Any] = {"flash": False, "cache": "f32"}
+    expected, found = (fixtures.logits(engine(path, **exact)) for engine in (Newest, Ours))
+    about["newest"] = {"n": len(theirs), "nmse": fixtures.nmse(expected, found)}
+    print(about["newest"])
+    fixtures.save({**stored, path.stem: about})
 
 
 def batches(arch: str, folder: Path) -> None:

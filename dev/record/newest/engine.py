@@ -44,8 +44,22 @@ def to_former_graph(nodes: list[Record]) -> list[Record]:
     batches that mix tokens and embeddings."""
     unused = [s["name"] for node in nodes if not node["flags"] for s in node["src"]]
     n_leaves = len({name for name in unused if "inp_mixed" in name})
+    first = count_inputs(nodes, "inp_mixed")
     kept = split_states([node for node in nodes if node["flags"]])
-    return scale_tokens(renumber(kept, n_leaves))
+    return scale_tokens(renumber(kept, n_leaves, first))
+
+
+def count_inputs(nodes: list[Record], word: str) -> int:
+    """Return the number of inputs and weights before the first one with this word in its name."""
+    made, inputs = set[str](), set[str]()
+    for node in nodes:
+        for name in (s["name"] for s in node["src"]):
+            if word in name:
+                return len(inputs)
+            if name not in made:
+                inputs.add(name)
+        made.add(node["name"])
+    return 0
 
 
 def scale_tokens(nodes: list[Record]) -> list[Record]:
@@ -60,13 +74,16 @@ def scale_tokens(nodes: list[Record]) -> list[Record]:
     return [{**embd, "name": "embd"}, scale, *rest]
 
 
-def renumber(nodes: list[Record], fewer_leaves: int) -> list[Record]:
-    """Number the nodes again. The number of a node or leaf can be part of a name."""
+def renumber(nodes: list[Record], fewer_leaves: int, first: int = 0) -> list[Record]:
+    """Number the nodes again. Subtract `fewer_leaves` from numbers of inputs, from `first` on. The
+    number of a node or leaf can be part of a name."""
     new = {node["i"]: i for i, node in enumerate(nodes)}
 
     def new_number(found: re.Match[str]) -> str:
         n = int(found[2])
-        return f"{found[1]}_{n - fewer_leaves if found[1] == 'leaf' else new[n]}"
+        if found[1] == "node":
+            return f"node_{new[n]}"
+        return f"leaf_{n - fewer_leaves if n >= first else n}"
 
     def name(old: str) -> str:
         return NUMBERED.sub(new_number, old)

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dev.record.golden.case import Case, Result, joined
+from dev.record.golden.case import batch as text
 from dev.record.newest.engine import renumber
 from ggml_py.inspection.dump import Record
 from llama_py.batch import NO_TOKEN, Batch
@@ -69,9 +70,12 @@ def _positions_of_image(pos: Any, n_axes: int) -> NDArray[np.int32]:
 
 def run(case: Case, n_embd: int, **how: Any) -> Result:
     """Return the results of all entries, or nodes=True: the nodes that are computed."""
-    wanted = batches(case, n_embd)
-    more = {} if case.facts.logits else {"pooling": "none"}
+    wanted, encodes = batches(case, n_embd), case.facts.start is not None
+    more: dict[str, Any] = {"unified": encodes}
+    more |= {} if case.facts.logits else {"pooling": "none"}
     with case.open(n_seqs=2 if case.facts.memory else 1, **more, **how) as engine:
+        if encodes:
+            engine.run(joined(text(case.tokens(5 - s, s), seq=s) for s in (0, 1)), encode=True)
         found = []
         for batch in wanted:
             engine.run(batch)

@@ -18,7 +18,7 @@ from llama_py.memory.specs import INDEX
 
 MOST_GATHERED = 16  # maximum tokens of a ubatch for gathering cells
 Cells = npt.NDArray[np.int64]
-NO_POSITIONS = np.empty(0, np.int32)
+NO_POSITIONS = np.empty((4, 0), np.int32)
 
 
 def kpool_context(params: GraphParams) -> KPoolContext:
@@ -46,21 +46,19 @@ class InputKPool:
     Gathered cells are numbered over all streams; other cells within the token's stream.
     """
 
-    def __init__(
-        self, params: GraphParams, n_chosen: int, f16: bool, reserves: bool = False
-    ) -> None:
-        """Create the tensors for at most n_chosen pools; f16: the mask is F16; reserves: the
-        graph does not depend on the number of new pools, and gathers no cells."""
+    def __init__(self, params: GraphParams, n_chosen: int, f16: bool, masks: bool = True) -> None:
+        """Create the tensors for at most n_chosen pools; f16: the mask is F16; masks: the graph
+        gathers no cells, and does not depend on the number of new pools."""
         self.mctx = mctx = kpool_context(params)
         plan, n_tokens = mctx.plan, params.ubatch.n_tokens
         self.size, self.n_pool = size, n_pool = plan.size, plan.n_pool
-        self.reserves, self.safe = reserves, plan.safe
+        self.masks, self.safe = masks, plan.safe
         self.n_new = self._count_new(params)
         self.n_kv = mctx.get_n_kv()
         self.n_top = min(n_pool, n_chosen)
         self.n_sel = size * self.n_top + size - 1
         few = n_tokens <= MOST_GATHERED and self.n_kv > self.n_sel
-        self.gathers = few and not reserves
+        self.gathers = few and not masks
         self.k_idxs = mctx.build_input_k_idxs(params.ubatch)
         self.cells = new_input("", I32, n_pool)
         self.members = new_input("", I32, size, n_pool)
@@ -84,7 +82,7 @@ class InputKPool:
     def _count_new(self, params: GraphParams) -> int:
         """Return the number of new keys in the graph."""
         ubatch, n_new = params.ubatch, self.mctx.plan.n_new
-        if not (self.reserves and self.mctx.plan.safe):
+        if not (self.masks and self.mctx.plan.safe):
             return n_new
         return max(ubatch.n_tokens // self.size + ubatch.n_seqs_unq, n_new)
 
@@ -115,7 +113,7 @@ class InputKPool:
                 cells = np.full_like(cells, none)  # cells of an unused stream
             members.append(cells)
         every, n = np.concatenate(rows), plan.is_new.size
-        firsts = [seq.pos[seq.starts] for seq in plan.seqs.values()]
+        firsts = [seq.first_positions() for seq in plan.seqs.values()]
         write(self.cells, _pad(every[:, -1], self.n_pool, filler))
         shown = np.full((self.n_pool, size), none, np.int32)
         shown[:n] = np.concatenate(members)
@@ -127,39 +125,33 @@ class InputKPool:
         write(self.new, new.astype(np.int32))
         if self.new_rows is not None:
             write(self.new_rows, new[:, -1].astype(np.int64))
-        first = np.concatenate((*firsts, NO_POSITIONS))[plan.is_new]
-        pos = np.full(self.n_new, first[-1] if first.size else 0, np.int32)
-        pos[: first.size] = first
-        write(self.new_pos, np.tile(pos, 4))
+        first = np.concatenate((*firsts, NO_POSITIONS), 1)[:, plan.is_new]
+        pos = np.zeros((4, self.n_new), np.int32)
+        pos[:, : first.shape[1]] = first
+        pos[:, first.shape[1] :] = first[:, -1:] if first.size else 0
+        write(self.new_pos, pos.reshape(-1))
 
     def _set_tokens(self, plan: PoolPlan, ubatch: UBatch, none: int) -> None:
         n_tokens, size = ubatch.n_tokens, self.size
         mask = np.full((n_tokens, self.n_pool), -np.inf, np.float32)
         live = np.full((n_tokens, self.n_sel), -np.inf, np.float32)
         tails = np.full((n_tokens, size - 1), none, np.int32)
-        n_slots = self.n_top * size
+        n_slots, all_pos = self.n_top * size, ubatch.pos.reshape(-1, n_tokens)
         for seq_id, mine in _by_first_seq(ubatch):
-            seq, pos = plan.seqs[seq_id], ubatch.pos[mine]
-            n_seen = np.searchsorted(seq.ends(size), pos, "right")[:, None]
+            seq, pos = plan.seqs[seq_id], all_pos[:, mine]
+            n_seen = seq.count_seen(pos, size)[:, None]
             first = plan.first_pools[seq_id]
             numbers = np.arange(seq.starts.size)
             mask[mine, first : first + numbers.size] = np.where(numbers < n_seen, 0, -np.inf)
             slots = np.arange(n_slots)
             live[mine, :n_slots] = np.where(slots < n_seen * size, 0, -np.inf)
-            cells, there = self._tails(seq, pos)
+            cells, there = seq.find_tails(pos, size)
+            cells = cells + (self._row(seq, 0) if self.gathers else 0)
             tails[mine] = np.where(there, cells, none)
             live[mine, n_slots:] = np.where(there, 0, -np.inf)
         write(self.mask, mask.astype(np.float16) if self.mask.type is F16 else mask)
         write(self.live, live)
         write(self.tails, tails)
-
-    def _tails(self, seq: SeqPools, pos: Ints) -> tuple[Cells, npt.NDArray[np.bool_]]:
-        """Return the tokens since the last pool, newest first, and a mask of existing tokens.
-        [tokens, size - 1]"""
-        back = np.arange(self.size - 1)
-        n_tail = (pos - seq.pos[0] + 1) % self.size
-        cells, there = seq.find_cells(pos[:, None] - back)
-        return cells + (self._row(seq, 0) if self.gathers else 0), there & (back < n_tail[:, None])
 
 
 def _pad(x: Cells, n: int, value: int) -> Ints:

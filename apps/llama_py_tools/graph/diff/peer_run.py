@@ -14,7 +14,7 @@ from llama_py.batch import Batch
 from llama_py.blocks.known_forms import forms as known_forms
 from llama_py_tools.graph.diff.numbers import Values
 from llama_py_tools.graph.diff.run import ArrayFile, RecordedRun, feed
-from llama_py_tools.graph.peer import Peer
+from llama_py_tools.graph.peer import FUSED, Peer
 
 NAME = "llama.cpp"
 Directions = tuple[Values, int, int]
@@ -61,7 +61,7 @@ def record(
         if directions is not None:
             peer.set_control_vector(*directions)
         for kind, form in forms.items():
-            if form == known_forms()[kind].names[1]:
+            if form == known_forms()[kind].names[1] and kind in FUSED:
                 peer.refuse_fused(kind)
 
         def run_batch(ids: Sequence[int], encode: bool = False) -> None:
