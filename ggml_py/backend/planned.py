@@ -79,11 +79,14 @@ class PlanningDevice(NullDevice):
         like = buffer.like if isinstance(buffer, PlannedBuffer) else buffer
         return self.device.can_read(like)
 
+    def repacked_layout(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
+        if not self.repack or not isinstance(self.device, SupportsRepacking):
+            return None
+        return self.device.repacked_layout(weight, uses)
+
     def prepare_weight(self, weight: Tensor, uses: Sequence[str]) -> None:
         """Set the layout and the bytes that the weight would have."""
-        if not self.repack or not isinstance(self.device, SupportsRepacking):
-            return
-        if (found := self.device.repacked_layout(weight, uses)) is not None:
+        if (found := self.repacked_layout(weight, uses)) is not None:
             weight.layout, size = found
             weight.buffer, weight.offset = self.alloc(size), 0
 

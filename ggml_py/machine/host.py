@@ -25,6 +25,7 @@ FAST_CPUS = Path("/sys/devices/cpu_core/cpus")  # fast cores of a hybrid Intel C
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 MEMINFO = Path("/proc/meminfo")
+STATUS = Path("/proc/self/status")
 
 IDENTITY = ("vendor_id", "cpu family", "model", "stepping", "flags")  # fields of /proc/cpuinfo
 
@@ -175,13 +176,27 @@ def memory() -> tuple[int, int]:
     """Return available and total bytes; available includes caches that the OS would release."""
     available, total = _whole_memory()
     for folder in _folders("memory"):
-        limit = _number(folder, "memory.max", "memory.limit_in_bytes")
-        if limit is None or limit >= total:
+        limits = (
+            _number(folder, "memory.max", "memory.limit_in_bytes"),
+            _number(folder, "memory.high"),
+        )
+        limit = min((n for n in limits if n is not None), default=total)
+        if limit >= total:
             continue
         used = _number(folder, "memory.current", "memory.usage_in_bytes") or 0
         available = min(available, max(0, limit - used + _file_cache(folder)))
         total = limit
     return available, total
+
+
+def own_memory() -> int:
+    """Return the bytes of this process's memory that the system cannot drop, such as arrays."""
+    fields = dict(line.split(":", 1) for line in _text(STATUS).splitlines() if ":" in line)
+    if "RssAnon" in fields:
+        return 1024 * int(fields["RssAnon"].split()[0])
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
 
 
 def _whole_memory() -> tuple[int, int]:
@@ -296,10 +311,11 @@ def _folders(controller: str) -> Iterator[Path]:
 
 
 def _file_cache(folder: Path) -> int:
-    """Return the bytes of inactive file cache in a group's memory."""
+    """Return the bytes of file cache in a group's memory, which the system drops when needed."""
     lines = _text(folder / "memory.stat").splitlines()
     found = dict(line.split(" ", 1) for line in lines if " " in line)
-    return int(found.get("total_inactive_file", found.get("inactive_file", "0")))
+    kinds = ("inactive_file", "active_file")
+    return sum(int(found.get(f"total_{kind}", found.get(kind, "0"))) for kind in kinds)
 
 
 def _number(folder: Path, *names: str) -> int | None:

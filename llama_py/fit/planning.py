@@ -26,18 +26,28 @@ from llama_py.graph.result import GraphResult
 from llama_py.loading.model import LoadedModel
 from llama_py.loading.open import open_model
 from llama_py.weights.declarations import DeviceOf, Progress, Readers
+from llama_py.weights.memory_plan import MemoryLimit
 from llama_py.weights.placement import devices_in_use
 
 
 class PlannedModel(LoadedModel):
     """A model on devices of `stand_ins`. Its weights are not read.
 
+    limited  weights that do not fit into the host's memory are not repacked
     readers  the nodes that read a weight, by its id
     """
 
-    def _place(self, device_of: DeviceOf, readers: Readers, progress: Progress | None) -> None:
+    limited = False
+
+    def _place(
+        self,
+        device_of: DeviceOf,
+        readers: Readers,
+        progress: Progress | None,
+        limit: MemoryLimit | None,
+    ) -> None:
         self.readers = readers
-        super()._place(device_of, readers, progress)
+        super()._place(device_of, readers, progress, limit if self.limited else None)
 
     @property
     def weights(self) -> list[Tensor]:
@@ -46,6 +56,12 @@ class PlannedModel(LoadedModel):
 
     def _check_template(self) -> None:
         """Skip the check: planned models do not chat."""
+
+
+class LimitedModel(PlannedModel):
+    """A planned model whose weights stay in the file if the host has too little memory."""
+
+    limited = True
 
 
 class PlannedContext(Context):

@@ -9,7 +9,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ggml_py.backend import SupportsRepacking
-from ggml_py.backend.planned import PlanningDevice
 from ggml_py.inspection.dump import find_layer
 from ggml_py.tensor import Tensor
 from ggml_py.types import BY_NAME
@@ -122,10 +121,9 @@ def _host_size(t: Tensor, uses: Sequence[str], host: Any) -> int:
     """Return the bytes of a weight on the host, which may repack it."""
     if t.layout and t.buffer is not None:
         return t.buffer.size
-    device = host.device if isinstance(host, PlanningDevice) else host
-    if isinstance(device, SupportsRepacking) and getattr(host, "repack", True):
+    if isinstance(host, SupportsRepacking):
         plain = Tensor(t.type, t.ne, name=t.name)
-        if (laid_out := device.repacked_layout(plain, uses)) is not None:
+        if (laid_out := host.repacked_layout(plain, uses)) is not None:
             return laid_out[1]
     return t.nbytes
 

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_py.errors import AllocError, GGUFError
+from ggml_py.machine import host
 from ggml_py.types import TYPES, GGMLType
 from llama_py.gguf.forms import FORMS, RETIRED, Form
 from llama_py.gguf.metadata import (
@@ -248,8 +249,7 @@ class GGUFFile:
         """Replace the data of tensors by zeros; keep their names, types and shapes.
         The file is unmapped, and its data is no longer read."""
         names_only = {
-            name: TensorInfo(t.name, t.type, t.ne, t.offset, t.nbytes, _zeros(t.nbytes))
-            for name, t in self.tensors.items()
+            name: replace(t, data=_zeros(t.nbytes), mapped=None) for name, t in self.tensors.items()
         }
         self._tensors = names_only
 
@@ -299,6 +299,7 @@ def _map(path: Path, use_mmap: bool) -> mmap.mmap:
         if stat.S_ISREG(status.st_mode) and status.st_size > 0:
             with path.open("rb") as file:
                 if not use_mmap:
+                    _check_memory(path, status.st_size)
                     return _read_all(file, status.st_size)
                 return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the path
@@ -313,6 +314,16 @@ def _map(path: Path, use_mmap: bool) -> mmap.mmap:
         raise GGUFError(f"{path}: file is empty; download it again")
     kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
     raise GGUFError(f"{path}: is {kind}; use the path of a .gguf file")
+
+
+def _check_memory(path: Path, size: int) -> None:
+    free = host.memory()[0]
+    if size > free:
+        raise AllocError(
+            f"{path}: {size / 2**20:.0f} MiB cannot be read into memory, of which "
+            f"{free / 2**20:.0f} MiB are available; map the file instead (omit --no-mmap, "
+            "use_mmap=False)"
+        )
 
 
 def _read_all(file: BinaryIO, size: int) -> mmap.mmap:

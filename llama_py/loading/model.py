@@ -29,6 +29,7 @@ from llama_py.tokenizer import Tokenizer
 from llama_py.weights import Weights
 from llama_py.weights.declarations import DeviceOf, Readers
 from llama_py.weights.declarations import Progress as ReadProgress
+from llama_py.weights.memory_plan import MemoryLimit
 from llama_py.weights.parallel import Parallel
 from llama_py.weights.placement import (
     SAME_MODE,
@@ -71,6 +72,8 @@ class LoadOptions(TypedDict, total=False):
     use_mlock: bool
     quantize: str
     keep_quantized: bool
+    max_memory: int
+    reserve: int | None
     progress: Progress | bool | None
 
 
@@ -176,7 +179,12 @@ class LoadedModel(Resource):
         readers = find_weight_users(self.architecture, weights.all_tensors)
         self._weights = weights
         with show_progress(p.progress):
-            self._place(device_of, readers, progress_callback(p.progress))
+            self._place(
+                device_of,
+                readers,
+                progress_callback(p.progress),
+                MemoryLimit(p.max_memory, p.reserve) if p.use_mmap else None,
+            )
         self.adapters: list[Adapter] = []
         self.sizes = weights.sizes
         self.n_params, self.n_bytes = weights.n_params, weights.n_bytes
@@ -187,8 +195,14 @@ class LoadedModel(Resource):
         self._log_load()
         self._check_template()
 
-    def _place(self, device_of: DeviceOf, readers: Readers, progress: ReadProgress | None) -> None:
-        self._weights.place(device_of, readers, progress)
+    def _place(
+        self,
+        device_of: DeviceOf,
+        readers: Readers,
+        progress: ReadProgress | None,
+        limit: MemoryLimit | None,
+    ) -> None:
+        self._weights.place(device_of, readers, progress, limit)
 
     def _log_load(self) -> None:
         n, n_all = self.placement.n_offloaded(self.hparams.n_layer_all), len(self.layer_devices)

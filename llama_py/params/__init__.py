@@ -147,6 +147,21 @@ class ModelParams(Params):
         "--keep-quantized",
         "store the model of --quantize in the cache directory, and load it from there later",
     )
+    max_memory: int = option(
+        0,
+        "--memory",
+        "maximum memory of this process, such as 8G or 6000M (default: the limit of the system"
+        " and its groups); weights beyond it stay in the mapped file",
+        parse=texts.byte_count,
+        check=integers(0),
+        metavar="SIZE",
+    )
+    reserve: int | None = option(
+        None,
+        "",
+        "bytes of that memory for contexts; None: an eighth, at least 256 MiB",
+        check=integers(0),
+    )
     progress: Progress | bool | None = option(
         None,
         "",

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+_UNITS = {"": 20, "K": 10, "M": 20, "G": 30, "T": 40}
 _TRUTHS = {
     **dict.fromkeys(("1", "on", "true", "yes", "enabled"), True),
     **dict.fromkeys(("0", "off", "false", "no", "disabled"), False),
@@ -60,6 +61,14 @@ def text_tuple(text: str) -> tuple[str, ...]:
 def words(text: str) -> tuple[str, ...]:
     """Split a text at commas."""
     return tuple(text.split(","))
+
+
+def byte_count(text: str) -> int:
+    """Parse `24G`, `512M` or, in MiB, `512` to bytes."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text.strip(), re.I)
+    if found is None:
+        raise ValueError(f"expected a size such as 24G or 512M, got {text!r}")
+    return int(float(found[1]) * 2 ** _UNITS[found[2].upper()])
 
 
 def device_names(text: str) -> tuple[str, ...]:

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from ggml_py.backend import Buffer, Bytes, Device, HostBuffer, ReadsFiles, SupportsKernelCache
+from ggml_py.backend import (
+    Buffer,
+    Bytes,
+    Device,
+    HostBuffer,
+    ReadsFiles,
+    SupportsKernelCache,
+    SupportsRepacking,
+)
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.gguf.file import TensorInfo
 from llama_py.gguf.tensor_part import TensorCut
 from llama_py.params.like import LLAMA_CPP
+from llama_py.weights.memory_plan import HostWeight, MemoryLimit, plan_memory
+
+log = logging.getLogger("llama_py")
 
 Progress = Callable[[int, int, str], None]
 Readers = Mapping[int, Sequence[Tensor]]  # nodes that read a weight, by its id
@@ -79,7 +91,13 @@ class Declarations:
             found.setdefault(one.info.name, []).append(one)
         return found
 
-    def place(self, device_of: DeviceOf, readers: Readers, progress: Progress | None) -> None:
+    def place(
+        self,
+        device_of: DeviceOf,
+        readers: Readers,
+        progress: Progress | None,
+        limit: MemoryLimit | None,
+    ) -> None:
         """Place all tensors on devices; see Weights.place."""
         where = self._put_all(device_of, readers, progress)
         tied = {id(copy) for copy, _ in self.tied}
@@ -91,12 +109,17 @@ class Declarations:
         copies = {id(copy) for copy, _ in pairs}
         for copy, original in pairs:  # tied weights share one layout for all ops
             ops[id(original)] = tuple(dict.fromkeys([*ops[id(copy)], *ops[id(original)]]))
+        prepared = [t for t in placed if id(t) not in copies]
+        if limit is not None:
+            stay = self._plan(prepared, where, ops, limit)
+            prepared = [t for t in prepared if id(t) not in stay]
         for device in dict.fromkeys(where.values()):
             if isinstance(device, SupportsKernelCache):
-                mine = [t for t in placed if where[id(t)] is device and id(t) not in copies]
+                mine = [t for t in prepared if where[id(t)] is device]
                 device.prepare_weights([(t, ops[id(t)]) for t in mine])
+        prepare = {id(t) for t in prepared}
         for t in placed:
-            if id(t) not in copies:
+            if id(t) in prepare:
                 self._prepare(where[id(t)], t, ops[id(t)])
             if progress is not None and id(t) in own:
                 done += own[id(t)]
@@ -107,6 +130,33 @@ class Declarations:
         for info in self.copied:
             info.let_go()  # again: readahead has mapped pages next to other tensors
         self._count(placed, where)
+
+    def _plan(
+        self,
+        weights: Sequence[Tensor],
+        where: Mapping[int, Device],
+        ops: Mapping[int, tuple[str, ...]],
+        limit: MemoryLimit,
+    ) -> set[int]:
+        """Return the ids of weights that are not repacked, for lack of memory."""
+        found: dict[int, HostWeight] = {}
+        devices = dict[Device, None]()
+        for t in weights:
+            device, info = where[id(t)], self.infos.get(t.name)
+            if info is None or info.path is None or not isinstance(device, SupportsRepacking):
+                continue  # a part, or bytes that are in memory already
+            laid_out = device.repacked_layout(t, ops[id(t)])
+            if laid_out is not None:
+                found[id(t)] = HostWeight(t.name, t.nbytes, laid_out[1])
+                devices[device] = None
+        if not found:
+            return set()
+        free = min(limit.free_bytes(device) for device in devices)
+        plan = plan_memory([*found.values()], free)
+        if plan is None:
+            return set()
+        log.warning("%s: %s", self.where, plan)
+        return {key for key, w in found.items() if w.name in plan.names}
 
     def _prepare(self, device: Device, t: Tensor, ops: tuple[str, ...]) -> None:
         before = t.buffer

@@ -29,6 +29,7 @@ from llama_py.gguf.tensor_part import TensorCut
 from llama_py.graph.linear import ExpertLinear, Linear, Norm, NormKind
 from llama_py.params.like import LLAMA_CPP, TRANSFORMERS
 from llama_py.weights.declarations import Declarations, DeviceOf, Progress, Readers, TensorFactory
+from llama_py.weights.memory_plan import MemoryLimit
 
 _MAX_LISTED = 10
 SCALED_TYPES = ("nvfp4",)  # values are multiplied by a separate scale tensor
@@ -314,13 +315,18 @@ class Weights:
             )
 
     def place(
-        self, device_of: DeviceOf, readers: Readers, progress: Progress | None = None
+        self,
+        device_of: DeviceOf,
+        readers: Readers,
+        progress: Progress | None = None,
+        limit: MemoryLimit | None = None,
     ) -> None:
         """Give every declared tensor its bytes: the mapped file if the device can read that.
 
-        device_of   the device for a weight, by the nodes that read it
+        device_of  the device for a weight, by the nodes that read it
+        limit      memory of the host; None: all weights are repacked that can be
         """
-        self._all.place(device_of, readers, progress)
+        self._all.place(device_of, readers, progress, limit)
 
     def place_parts(self, cut: Iterable[TensorCut], replaced: Iterable[Tensor]) -> None:
         """Place parts of tensors on devices instead of the whole tensors `replaced`."""

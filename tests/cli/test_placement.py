@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from llama_py.params.texts import byte_count
 from llama_py_tools.generate.cli import main as cli
 from llama_py_tools.graph import main
-from llama_py_tools.graph.plan import columns, mib, ranges, size
+from llama_py_tools.graph.plan import columns, mib, ranges
 from tests.support import large_models
 from tests.support.commands import DEMO
 
@@ -236,7 +237,7 @@ def test_devices_that_make_no_sense(
 
 
 def test_sizes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert [*map(size, ("24G", "1.5G", "512", "512M", "8gib", "3k"))] == [
+    assert [*map(byte_count, ("24G", "1.5G", "512", "512M", "8gib", "3k"))] == [
         24 << 30,
         3 << 29,
         512 << 20,

@@ -78,6 +78,20 @@ def test_what_caches_hold_is_available(machine: Path) -> None:
     assert host.memory() == (0, 2 * GIB)
 
 
+def test_a_group_that_is_slowed_down_beyond_its_high_limit(machine: Path) -> None:
+    put(machine / "cgroup/memory.max", str(8 * GIB))
+    put(machine / "cgroup/memory.high", str(4 * GIB))
+    put(machine / "cgroup/memory.current", str(3 * GIB))
+    put(machine / "cgroup/memory.stat", f"active_file {GIB}\ninactive_file {GIB}")
+    assert host.memory() == (3 * GIB, 4 * GIB)
+
+
+def test_memory_of_this_process(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "STATUS", machine / "status")
+    put(machine / "status", "Name:\tpython\nRssAnon:\t    2048 kB\nRssFile:\t 9 kB")
+    assert host.own_memory() == 2 << 20
+
+
 def test_where_there_is_no_proc(machine: Path) -> None:
     psutil = pytest.importorskip("psutil")
     (machine / "meminfo").unlink()

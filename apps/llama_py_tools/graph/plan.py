@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llama_py.params import MAX_SEQ, ContextParams, ModelParams
 from llama_py.params.option import Params, option
 from llama_py.params.rules import integers
-from llama_py.params.texts import parse_text, words
+from llama_py.params.texts import byte_count, words
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams, FileParams, FormParams
 from llama_py_tools.command.ranks import HostsParams
@@ -21,27 +20,14 @@ if TYPE_CHECKING:
     from ggml_py.backend.planned import PlanningDevice
     from llama_py.fit.planning import PlannedContext, PlannedModel
 
-UNITS = {"": 20, "K": 10, "M": 20, "G": 30, "T": 40}
 UNREAD = ("load_mode", "check_tensors", "use_mmap", "use_mlock")  # planning loads no tensors
 NOT_RUN = ("check", "n_threads", "n_threads_batch")
 SOUGHT = ("n_gpu_layers", "n_cpu_moe", "cpu_moe", "n_cpu_ffn", "main_gpu")  # set by `fit`
 OF_RANKS = ("split_mode", "parallel", "tensor_split")  # searched also, but set for ranks
 
 
-def size(text: str) -> int:
-    """Parse `24G`, `512M` or, in MiB, `512` to bytes."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:i?B)?", text.strip(), re.I)
-    if found is None:
-        raise ValueError(f"expected a size such as 24G or 512M, got {text!r}")
-    return int(float(found[1]) * 2 ** UNITS[found[2].upper()])
-
-
 def sizes(text: str) -> tuple[int, ...]:
-    return tuple(map(size, words(text)))
-
-
-def parse_size(text: str) -> int:
-    return parse_text(size, text, "a size such as 64G")
+    return tuple(map(byte_count, words(text)))
 
 
 class PlanParams(Params):
@@ -62,7 +48,7 @@ class PlanParams(Params):
         0,
         "--host-memory",
         "memory of the host, such as 64G (default: free memory of this machine)",
-        parse=parse_size,
+        parse=byte_count,
         metavar="SIZE",
         env="",
     )
@@ -95,7 +81,7 @@ class FitParams(Params):
         1024 << 20,
         "-fitt --fit-target",
         "free memory to reserve on each device, in MiB or with a unit, such as 2G (default: 1G)",
-        parse=parse_size,
+        parse=byte_count,
         metavar="SIZE",
     )
     n_ctx_min: int = option(
@@ -111,8 +97,9 @@ class FitParams(Params):
 def add(p: OptionParser, own: type[Params], without: Iterable[str] = ()) -> None:
     """Add the options of a command that plans; `own` are its specific options."""
     left_out = (*without, *UNREAD, *NOT_RUN)
-    for kind in (CommonParams, FileParams, PlanParams, own, ModelParams, ContextParams, FormParams):
+    for kind in (CommonParams, FileParams, PlanParams, own, ContextParams, FormParams):
         p.add(kind, without=left_out)
+    p.add(ModelParams, without=(*left_out, "max_memory"))  # --memory is another option here
     p.add(HostsParams)
 
 
@@ -157,11 +144,16 @@ def plan_devices(args: argparse.Namespace, gpus: bool = False) -> list[PlanningD
 def plan_model(
     args: argparse.Namespace, devices: Sequence[PlanningDevice], **more: Any
 ) -> PlannedModel:
-    """Return the planned model that the options name, with `more` of ModelParams."""
-    from llama_py.fit.planning import PlannedModel, open_header
+    """Return the planned model that the options name, with `more` of ModelParams. Weights that the
+    host's memory cannot have are not repacked."""
+    from llama_py.fit.planning import LimitedModel, open_header
+    from llama_py.fit.reserve import context_reserve
 
+    path = session.model_path(read(args, FileParams))
     how = replace(read(args, ModelParams), device=devices, progress=False, **more)
-    return PlannedModel(open_header(session.model_path(read(args, FileParams))), **vars(how))
+    context = ContextParams(**context_options(args))
+    how = replace(how, reserve=context_reserve(path, devices, how, context))
+    return LimitedModel(open_header(path), **vars(how))
 
 
 def plan_context(args: argparse.Namespace, model: PlannedModel, **more: Any) -> PlannedContext:

@@ -196,13 +196,20 @@ def open_model(args: argparse.Namespace, **more: Any) -> Model:
     cpus.enter(placing)
     _warn_of_threads("-tb", asked.n_threads_batch)
     how = {**LOAD_MODES[file.load_mode], **more}
-    model = load(file, replace(read(args, ModelParams), **how), asked.n_threads)
+    model = load(file, replace(read(args, ModelParams), **how), asked.n_threads, asked)
     cpus.pin(model.devices, placing)
     return model
 
 
-def load(file: FileParams, params: ModelParams, n_threads: int | None = None) -> Model:
+def load(
+    file: FileParams,
+    params: ModelParams,
+    n_threads: int | None = None,
+    context: ContextParams | None = None,
+) -> Model:
     """Load a model, or the demo model, on devices that are set up first. Only a CPU can repack.
+
+    context  of the context that will be created, if known: its memory is not used for weights
 
     With `auto`, the CPU replaces a GPU that fails.
     """
@@ -218,8 +225,12 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
         if n_threads is not None:
             d.set_threads(n_threads)
     _warn_of_threads("-t", n_threads)
-    how = replace(params, device=devices, progress=Progress("loading"))
     path = model_path(file)
+    how = replace(params, device=devices, progress=Progress("loading"))
+    if context is not None and path is not None and params.reserve is None:
+        from llama_py.fit.reserve import context_reserve
+
+        how = replace(how, reserve=context_reserve(path, devices, params, context))
     if file.check_tensors:
         _check_tensors(path)
     try:
@@ -230,12 +241,13 @@ def load(file: FileParams, params: ModelParams, n_threads: int | None = None) ->
         if not _can_replace_gpus(params, devices):
             raise
         log.warning("%s; running on the CPU instead", e)
-        return load(file, _on_cpu(params), n_threads)
+        return load(file, _on_cpu(params), n_threads, context)
 
 
 def _on_cpu(params: ModelParams) -> ModelParams:
-    """Return the default options, with weights in the wanted type."""
-    return ModelParams(quantize=params.quantize, keep_quantized=params.keep_quantized)
+    """Return the default options, with weights in the wanted type and memory."""
+    names = ("quantize", "keep_quantized", "max_memory", "reserve")
+    return ModelParams(**{name: getattr(params, name) for name in names})
 
 
 def _check_tensors(path: str) -> None:

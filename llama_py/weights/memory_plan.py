@@ -1,0 +1,130 @@
+"""Choice of the weights to repack if the host's memory is too small for all weights.
+
+Repacked weights are a copy in memory that the system cannot drop. Other weights are mapped: the
+system reads pages of the file when a kernel needs them, and drops them when memory is short.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ggml_py.backend import Device
+from ggml_py.machine import host
+from llama_py.weights.placement import EXPERTS
+
+RESERVE = 256 << 20  # minimum bytes for contexts and later allocations
+PART = 8  # by default, contexts have 1/PART of the memory
+CACHE = 10  # without repacking all weights, pages of the file need 1/CACHE of the memory
+_LAYER = re.compile(r"blk\.(\d+)\.")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """Memory of the host that a model may use.
+
+    memory   maximum bytes of this process; 0: the limit of the system and of its groups (cgroups)
+    reserve  bytes that are not for weights, but for contexts; None: an eighth, at least 256 MiB
+    """
+
+    memory: int = 0
+    reserve: int | None = None
+
+    def free_bytes(self, device: Device) -> int:
+        """Return the bytes that weights may still take."""
+        free = device.memory()[0]
+        if self.memory:
+            free = min(free, self.memory - host.own_memory())
+        return max(0, free - (max(RESERVE, free // PART) if self.reserve is None else self.reserve))
+
+
+class HostWeight(NamedTuple):
+    """A weight of the host: its name, and its bytes in the file and repacked."""
+
+    name: str
+    in_file: int
+    repacked: int
+
+
+class _Group(NamedTuple):
+    """Weights that are repacked together, because kernels read them together: the experts or the
+    other weights of a layer, or (-1) weights of no layer."""
+
+    experts: bool
+    layer: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """The weights to repack, and the weights that kernels read from the mapped file.
+
+    free      available bytes
+    repacked  bytes of the repacked weights
+    mapped    bytes of the other weights;  names  their names
+    """
+
+    free: int
+    repacked: int
+    mapped: int
+    names: frozenset[str]
+
+    def __str__(self) -> str:
+        layers = {_group(name) for name in self.names}
+        experts, dense = ([g.layer for g in layers if g.experts is kind] for kind in (True, False))
+        parts = [f"the experts of {_layers(experts)}"] if experts else []
+        what = "the other weights" if experts else "the weights"
+        parts += [f"{what} of {_layers(dense)}"] if dense else []
+        return (
+            f"the weights need {_gib(self.repacked + self.mapped)}, but only {_gib(self.free)} of"
+            f" memory is free: {' and '.join(parts)} ({_gib(self.mapped)}) remain in the file,"
+            " which is slow; use a smaller model or type"
+        )
+
+
+def plan_memory(weights: Sequence[HostWeight], free: int) -> MemoryPlan | None:
+    """Return a plan for weights that could all be repacked; None if all fit into `free` bytes.
+
+    Weights that every token needs are repacked first, then the experts of the first layers,
+    because each token uses few experts of a layer.
+    """
+    total = sum(w.repacked for w in weights)
+    if total <= free:
+        return None
+    groups: dict[_Group, list[HostWeight]] = {}
+    for w in weights:
+        groups.setdefault(_group(w.name), []).append(w)
+    left, names, mapped = free - free // CACHE, set[str](), 0
+    for _, group in sorted(groups.items()):
+        size = sum(w.repacked for w in group)
+        if size <= left:
+            left -= size
+        else:
+            names |= {w.name for w in group}
+            mapped += sum(w.in_file for w in group)
+    repacked = sum(w.repacked for w in weights if w.name not in names)
+    return MemoryPlan(free, repacked, mapped, frozenset(names))
+
+
+def _group(name: str) -> _Group:
+    found = _LAYER.search(name)
+    return _Group(re.search(EXPERTS, name) is not None, int(found[1]) if found else -1)
+
+
+def _layers(numbers: Iterable[int]) -> str:
+    """Return `layers 3-5, 7`, or `the output` for -1."""
+    runs = list[list[int]]()
+    for il in sorted(n for n in numbers if n >= 0):
+        if runs and runs[-1][1] == il - 1:
+            runs[-1][1] = il
+        else:
+            runs.append([il, il])
+    texts = [f"{a}-{b}" if a < b else f"{a}" for a, b in runs]
+    several = len(runs) > 1 or any(a < b for a, b in runs)
+    shown = [f"layer{'s' if several else ''} {', '.join(texts)}"] if texts else []
+    return " and ".join([*shown, *(["the output"] if -1 in numbers else [])])
+
+
+def _gib(n: int) -> str:
+    return f"{n / 2**30:.2f} GiB"
