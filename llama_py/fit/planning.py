@@ -26,8 +26,8 @@ from llama_py.graph.result import GraphResult
 from llama_py.loading.model import LoadedModel
 from llama_py.loading.open import open_model
 from llama_py.weights.declarations import DeviceOf, Progress, Readers
-from llama_py.weights.memory_plan import MemoryLimit
 from llama_py.weights.placement import devices_in_use
+from llama_py.weights.repacking import MemoryLimit
 
 
 class PlannedModel(LoadedModel):

@@ -29,7 +29,6 @@ from llama_py.tokenizer import Tokenizer
 from llama_py.weights import Weights
 from llama_py.weights.declarations import DeviceOf, Readers
 from llama_py.weights.declarations import Progress as ReadProgress
-from llama_py.weights.memory_plan import MemoryLimit
 from llama_py.weights.parallel import Parallel
 from llama_py.weights.placement import (
     SAME_MODE,
@@ -40,6 +39,7 @@ from llama_py.weights.placement import (
     overrides,
     warn_of_idle_rules,
 )
+from llama_py.weights.repacking import MemoryLimit
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -20,7 +20,7 @@ from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.gguf.file import TensorInfo
 from llama_py.gguf.tensor_part import TensorCut
 from llama_py.params.like import LLAMA_CPP
-from llama_py.weights.memory_plan import HostWeight, MemoryLimit, plan_memory
+from llama_py.weights.repacking import HostWeight, MemoryLimit, plan_repacking
 
 log = logging.getLogger("llama_py")
 
@@ -152,7 +152,7 @@ class Declarations:
         if not found:
             return set()
         free = min(limit.free_bytes(device) for device in devices)
-        plan = plan_memory([*found.values()], free)
+        plan = plan_repacking([*found.values()], free)
         if plan is None:
             return set()
         log.warning("%s: %s", self.where, plan)

@@ -29,7 +29,7 @@ from llama_py.gguf.tensor_part import TensorCut
 from llama_py.graph.linear import ExpertLinear, Linear, Norm, NormKind
 from llama_py.params.like import LLAMA_CPP, TRANSFORMERS
 from llama_py.weights.declarations import Declarations, DeviceOf, Progress, Readers, TensorFactory
-from llama_py.weights.memory_plan import MemoryLimit
+from llama_py.weights.repacking import MemoryLimit
 
 _MAX_LISTED = 10
 SCALED_TYPES = ("nvfp4",)  # values are multiplied by a separate scale tensor

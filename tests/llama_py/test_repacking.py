@@ -13,7 +13,7 @@ import llama_py
 from dev import tiny_models as tiny
 from ggml_py.errors import AllocError
 from ggml_py.machine import host
-from llama_py.weights.memory_plan import RESERVE, HostWeight, MemoryLimit, plan_memory
+from llama_py.weights.repacking import RESERVE, HostWeight, MemoryLimit, plan_repacking
 from llama_py_tools.gguf.main import main as gguf_command
 
 MIB = 1 << 20
@@ -32,8 +32,8 @@ def model(n_layers: int) -> list[HostWeight]:
 
 
 def test_all_is_repacked_if_it_fits() -> None:
-    assert plan_memory(model(3), 3 * 121 + 22) is None
-    assert plan_memory(model(3), 3 * 121 + 21) is not None
+    assert plan_repacking(model(3), 3 * 121 + 22) is None
+    assert plan_repacking(model(3), 3 * 121 + 21) is not None
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_all_is_repacked_if_it_fits() -> None:
     ],
 )
 def test_what_every_token_needs_is_repacked_first(free: int, layers: set[int], shown: str) -> None:
-    plan = plan_memory(model(3), free)
+    plan = plan_repacking(model(3), free)
     assert plan is not None
     assert plan.names == {w.name for il in layers for w in layer(il)[1:]}
     assert plan.repacked == 3 * 121 + 22 - 110 * len(layers)
@@ -55,10 +55,10 @@ def test_what_every_token_needs_is_repacked_first(free: int, layers: set[int], s
 
 def test_a_model_without_experts_is_repacked_from_its_first_layer() -> None:
     dense = [OUTPUT, *(layer(il)[0] for il in range(4))]
-    plan = plan_memory(dense, 50)  # a tenth is for pages of the file
+    plan = plan_repacking(dense, 50)  # a tenth is for pages of the file
     assert plan is not None and plan.names == {layer(il)[0].name for il in (2, 3)}
     assert "the weights of layers 2-3 " in str(plan)
-    nothing = plan_memory(dense, 0)
+    nothing = plan_repacking(dense, 0)
     assert nothing is not None and nothing.repacked == 0
     assert "the weights of layers 0-3 and the output " in str(nothing)
 

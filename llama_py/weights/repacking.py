@@ -57,7 +57,7 @@ class _Group(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryPlan:
+class RepackingPlan:
     """The weights to repack, and the weights that kernels read from the mapped file.
 
     free      available bytes
@@ -83,7 +83,7 @@ class MemoryPlan:
         )
 
 
-def plan_memory(weights: Sequence[HostWeight], free: int) -> MemoryPlan | None:
+def plan_repacking(weights: Sequence[HostWeight], free: int) -> RepackingPlan | None:
     """Return a plan for weights that could all be repacked; None if all fit into `free` bytes.
 
     Weights that every token needs are repacked first, then the experts of the first layers,
@@ -104,7 +104,7 @@ def plan_memory(weights: Sequence[HostWeight], free: int) -> MemoryPlan | None:
             names |= {w.name for w in group}
             mapped += sum(w.in_file for w in group)
     repacked = sum(w.repacked for w in weights if w.name not in names)
-    return MemoryPlan(free, repacked, mapped, frozenset(names))
+    return RepackingPlan(free, repacked, mapped, frozenset(names))
 
 
 def _group(name: str) -> _Group:
