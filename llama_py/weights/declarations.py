@@ -16,6 +16,7 @@ from ggml_py.backend import (
     SupportsKernelCache,
     SupportsRepacking,
 )
+from ggml_py.errors import AllocError
 from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.gguf.file import TensorInfo
 from llama_py.gguf.tensor_part import TensorCut
@@ -99,6 +100,8 @@ class Declarations:
         limit: MemoryLimit | None,
     ) -> None:
         """Place all tensors on devices; see Weights.place."""
+        if limit is not None:
+            self._check_memory(device_of, readers, limit)
         where = self._put_all(device_of, readers, progress)
         tied = {id(copy) for copy, _ in self.tied}
         placed = self.placed_tensors
@@ -130,6 +133,24 @@ class Declarations:
         for info in self.copied:
             info.let_go()  # again: readahead has mapped pages next to other tensors
         self._count(placed, where)
+
+    def _check_memory(self, device_of: DeviceOf, readers: Readers, limit: MemoryLimit) -> None:
+        """Raise AllocError if weights that no file has, since reading converts them, need more
+        memory than is free."""
+        need, hosts = 0, dict[Device, None]()
+        for name, t in self.tensors.items():
+            if name in self.infos and self.infos[name].path is None:
+                device = device_of(t, readers.get(id(t), ()))
+                if isinstance(device, SupportsRepacking):
+                    need += t.nbytes
+                    hosts[device] = None
+        free = min(map(limit.free_bytes, hosts), default=need)
+        if need > free:
+            raise AllocError(
+                f"{self.where}: the converted weights need {need / 2**20:.0f} MiB of memory, of "
+                f"which {free / 2**20:.0f} MiB are free; quantize them (--quantize Q4_K_M), or use "
+                "a GGUF file, of which only a part must be in memory (llama-py-gguf convert)"
+            )
 
     def _plan(
         self,

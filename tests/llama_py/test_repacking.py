@@ -118,3 +118,9 @@ def test_a_file_that_cannot_be_read_into_memory(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(host, "memory", lambda: (1000, 16 * GIB))
     with pytest.raises(AllocError, match=r"cannot be read into memory, of which 0 MiB .*omit"):
         llama_py.load(use_mmap=False)
+
+
+def test_weights_that_are_converted_must_fit(tmp_path: Path) -> None:
+    path = tiny.write("llama", "dense", tmp_path)
+    with pytest.raises(AllocError, match=r"weights need \d MiB of memory, .* 0 MiB .*--quantize"):
+        llama_py.load(path, quantize="Q8_0", max_memory=1)
