@@ -116,7 +116,7 @@ def writer(type: GGMLType, weighted: bool) -> Callable[[Floats, Floats | None], 
     for device in devices("cpu"):
         if isinstance(device, QuantizesRows):
             return device.row_quantizer(type, weighted)
-    raise BackendError("quantize: the backend cpu cannot quantize; install llama-py again")
+    raise BackendError("quantize: the backend cpu cannot quantize; repair the installation")
 
 
 def _halves(x: Floats) -> npt.NDArray[np.float16]:
