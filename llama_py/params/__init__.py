@@ -150,8 +150,8 @@ class ModelParams(Params):
     max_memory: int = option(
         0,
         "--memory",
-        "maximum memory of this process, such as 8G or 6000M (default: the limit of the system"
-        " and its groups); weights beyond it stay in the mapped file",
+        "maximum memory of this process, such as 8G or 6000M (default: the system's limit);"
+        " kernels read the weights in excess from the file",
         parse=texts.byte_count,
         check=integers(0),
         metavar="SIZE",
