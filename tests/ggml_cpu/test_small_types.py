@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -158,3 +163,19 @@ def test_scales_of_mxfp4(exponent: int) -> None:
         assert (Run(ops.get_rows(weight, ids))()[0, 0] == values(a)[0, 0]).all()
         found = Run(ops.mul_mat(weight, leaf("f32", x)))().astype(np.float64)
         assert np.allclose(found, expected, rtol=1e-5, atol=0), weight.layout
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="x86 only")
+@pytest.mark.skipif("LLAMA_PY_CPU" in os.environ, reason="already a chosen CPU")
+def test_six_bits_without_dot_products_of_bytes() -> None:
+    """i16 sums hold two words of these values, fewer than of other types."""
+    code = "from llama_py_tools.start import test_backend_ops as run; run()"
+    options = ["-b", "cpu", "-o", "MUL_MAT", "-p", "type_a=q6_0,.*m=17,n=(1|3),"]
+    run = subprocess.run(
+        [sys.executable, "-c", code, *options],
+        env={**os.environ, "LLAMA_PY_CPU": "avx2"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert "2/2 tests passed" in run.stdout, run.stdout + run.stderr

@@ -218,6 +218,9 @@ def nibbles(
             add_run(w, a, 0, sums)
             if run < 8:
                 add_run(w, a, at_once, sums)
+            if run < 4:
+                add_run(w, a, 2 * at_once, sums)
+                add_run(w, a, 3 * at_once, sums)
 
         return add
 
