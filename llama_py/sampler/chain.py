@@ -54,6 +54,7 @@ class Sampler:
         self.params, self.n_vocab = params, n_vocab
         self.seed = params.seed if params.has_seed else int.from_bytes(os.urandom(4), "little")
         setup = Setup(params, n_vocab, self.seed, tokenizer)
+        self.grammar_first = False  # apply the constraint before the chain (common_sampler_sample)
         self.constraint = constraint or _constraint(setup)
         self._waits = False  # True if `begin` applied the constraint after reasoning
         self._tokenizer = tokenizer
@@ -69,12 +70,12 @@ class Sampler:
         This does not note the token: call `accept`. Raises ModelError for logits of another shape,
         with NaN or +inf, and if all tokens are forbidden; Ended, if the constraint forbids them.
         """
-        c = self._start(logits)
+        c, constraint = self._start(logits), self.constraint
+        if constraint is not None and constraint.holds and self.grammar_first:
+            c = _constrain(constraint.apply(c), constraint)
         id = self._draw.draw(self._filter(c))
-        if self.constraint is not None and not self.constraint.allows(id):
-            id = self._draw.draw(
-                self._filter(_constrain(self.constraint.apply(c), self.constraint))
-            )
+        if constraint is not None and not constraint.allows(id):
+            id = self._draw.draw(self._filter(_constrain(constraint.apply(c), constraint)))
         self._drawn = id
         return id
 

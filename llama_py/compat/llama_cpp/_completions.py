@@ -106,9 +106,8 @@ class LlamaCompletions(LlamaEngine):
         room = self.n_ctx() - n_prompt
         n_max = room if max_tokens is None or max_tokens <= 0 else min(max_tokens, room)
         bias = {int(id): float(value) for id, value in (o.logit_bias or {}).items()}
-        sampling = {"logit_bias": bias, **self.sampling_fields(o, temperature)}
         how = {"stop": stop, "max_tokens": n_max, **more}
-        return self.answer_params(sampling, o.logits_processor, **how)
+        return self.answer_params(self.sampling_fields(o, temperature), o, bias, **how)
 
     def run(
         self,

@@ -22,6 +22,7 @@ from llama_py.compat.llama_cpp._arguments import (
     SampleOptions,
     StoppingCriteria,
 )
+from llama_py.compat.llama_cpp._logit_changes import LogitChanges
 from llama_py.compat.llama_cpp._options import (
     LlamaOptions,
     context_options,
@@ -44,8 +45,8 @@ from llama_py.support.signature import describe
 from llama_py.text.generate import Piece, Pieces, stream
 from llama_py.tokenizer import Tokenizer
 
-_CHAIN = "penalties;top_k;typ_p;top_p;min_p;temperature"
-_ALL_TOKENS = "penalties;temperature"  # of temp <= 0: all tokens are candidates
+_CHAIN = "top_k;typ_p;top_p;min_p;temperature"
+_ALL_TOKENS = "temperature"  # of temp <= 0: all tokens are candidates
 
 
 class LlamaEngine:
@@ -194,18 +195,15 @@ class LlamaEngine:
 
     def sampling_fields(self, o: ChainOptions, temp: float) -> dict[str, Any]:
         """Return the fields of `SamplingParams` from arguments with llama-cpp-python's names."""
+        is_mirostat = o.mirostat_mode and temp > 0  # then temp has no effect
         return {
             "samplers": _CHAIN if temp > 0 else _ALL_TOKENS,
-            "temp": temp if temp >= 0 else 1.0,
+            "temp": 1.0 if is_mirostat or temp < 0 else temp,
             "top_k": o.top_k,
             "top_p": o.top_p,
             "min_p": o.min_p,
             "typical_p": o.typical_p,
-            "repeat_penalty": o.repeat_penalty,
-            "presence_penalty": o.presence_penalty,
-            "frequency_penalty": o.frequency_penalty,
-            "repeat_last_n": self.last_n_tokens_size,
-            "mirostat": o.mirostat_mode if temp > 0 else 0,
+            "mirostat": o.mirostat_mode if is_mirostat else 0,
             "mirostat_lr": o.mirostat_eta,
             "mirostat_ent": o.mirostat_tau,
             "seed": self._seed & 0xFFFFFFFF,
@@ -215,7 +213,8 @@ class LlamaEngine:
     def sample(self, **options: Any) -> int:
         """Choose the token after the evaluated tokens, or after token idx (with `logits_all`).
 
-        options are the fields of SampleOptions. ModelError if no token was evaluated.
+        options are the fields of SampleOptions; penalties have no effect, like in
+        llama-cpp-python. ModelError if no token was evaluated.
         """
         o = SampleOptions(**options)
         ids, row = self._input_ids.tolist(), self._logits
@@ -224,9 +223,7 @@ class LlamaEngine:
         if row is None or not ids:
             raise ModelError("no logits to sample from; call eval, with logits_all for idx")
         params = SamplingParams(**self.sampling_fields(o, o.temp))
-        sampler = Sampler(params, self.n_vocab(), self.vocabulary)
-        for id in ids[-self.last_n_tokens_size :]:
-            sampler.accept(id)
+        sampler = self._build_sampler(params)
         for process in adapt_processors(o.logits_processor):
             row = process(ids, row)
         return sampler.sample(row)
@@ -242,13 +239,12 @@ class LlamaEngine:
         """
         o = GenerateOptions(**options)
         ids: list[int] = [*(() if o.reset else self._input_ids.tolist()), *map(int, tokens)]
-        sampling = self.sampling_fields(o, o.temp)
+        params = SamplingParams(**self.sampling_fields(o, o.temp))
+        p = self.answer_params({}, o, sampler=self._build_sampler(params))
         while True:
-            p = self.answer_params(sampling, o.logits_processor)
             is_full = yield from self._extend(ids, p, o.stopping_criteria)
             if is_full or len(ids) >= self._n_ctx:
                 return
-            sampling["seed"] = (sampling["seed"] + 1) & 0xFFFFFFFF
 
     def _extend(
         self, ids: list[int], p: AnswerParams, stops: StoppingCriteria | None
@@ -275,12 +271,20 @@ class LlamaEngine:
     def answer_params(
         self,
         sampling: Mapping[str, Any],
-        logits_processor: LogitsProcessor | Iterable[LogitsProcessor] | None = None,
+        o: ChainOptions,
+        bias: Mapping[int, float] | None = None,
         **more: Any,
     ) -> AnswerParams:
         """Return the parameters of a response, with the drafting of this object."""
-        how = {"logits_processors": adapt_processors(logits_processor), **self.drafting, **more}
-        return AnswerParams(**sampling, **how)
+        changes = LogitChanges(o, self.last_n_tokens_size, self.n_vocab(), bias or {})
+        processors: list[Callable[[Sequence[int], F32], F32]]
+        processors = [*adapt_processors(o.logits_processor), changes]
+        return AnswerParams(**sampling, logits_processors=processors, **self.drafting, **more)
+
+    def _build_sampler(self, p: SamplingParams) -> Sampler:
+        sampler = Sampler(p, self.n_vocab(), self.vocabulary)
+        sampler.grammar_first = True  # one random number per token, like in llama-cpp-python
+        return sampler
 
     def respond(
         self, ids: Sequence[int], p: AnswerParams, marks: Sequence[int] | None = None
@@ -300,7 +304,9 @@ class LlamaEngine:
             self._compute(ids[:-1], rest[:-1])
             rest = rest[-1:]
         self._set_tokens(ids)
-        sampler = p.sampler or Sampler(p.part(SamplingParams), self.n_vocab(), self.vocabulary)
+        sampler = p.sampler or self._build_sampler(p.part(SamplingParams))
+        if isinstance(sampler, Sampler):
+            sampler.grammar_first = True
         done: list[int] = []
         p = replace(
             p,
