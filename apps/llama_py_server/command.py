@@ -56,6 +56,7 @@ from llama_py_tools.models.local_models import PULL
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
+    from llama_py.decoding.prefix_cache.budget import CommonLimit
     from llama_py.model import Model
     from llama_py.serving import Engine, Lease
     from llama_py_server.models.loss import Loss
@@ -215,14 +216,17 @@ def _loss() -> Loss:
 def build_model_pool(args: argparse.Namespace, loss: Loss | None = None) -> ModelPool:
     """Return the pool of models that options name, without loading one. loss: see `ModelPool`"""
     from ggml_py.machine.host import memory
+    from llama_py.decoding.prefix_cache.budget import CommonLimit
     from llama_py_server.models.catalog import entries, single
     from llama_py_server.models.model_pool import Manages, ModelPool
 
     o = read(args, ModelsParams)
 
     def opened_here(own: argparse.Namespace, record: ModelRecord) -> ModelState:
-        return open_state(own, record, loss)
+        return open_state(own, record, loss, cache_limit)
 
+    cache_ram = read(args, ServedParams).cache_ram
+    cache_limit = CommonLimit(cache_ram) if o.is_several else None
     if not o.is_several:
         return ModelPool([single(args, opened_here)], idle=o.sleep_idle_seconds, loss=loss)
 
@@ -340,10 +344,13 @@ def _size(n: int | None) -> str:
 
 
 def open_state(
-    args: argparse.Namespace, record: ModelRecord, loss: Loss | None = None
+    args: argparse.Namespace,
+    record: ModelRecord,
+    loss: Loss | None = None,
+    cache_limit: CommonLimit | None = None,
 ) -> ModelState:
     """Load the model and engine that options name; of several -m, one. record, loss: see
-    ModelState"""
+    ModelState; cache_limit: see Engine"""
     from llama_py.weights.placement import devices_in_use
     from llama_py_server.models.fitting import check_fits
     from llama_py_server.models.state import ModelOptions, ModelState
@@ -361,7 +368,7 @@ def open_state(
         vision.load(args, model)
         if model.vision is not None and o.warmup:
             model.vision.prepare()
-        engine = _engine(args, model, speculative, undo)
+        engine = _engine(args, model, speculative, cache_limit, undo)
         undo.pop_all()
     return ModelState(
         model=model,
@@ -387,6 +394,7 @@ def _engine(
     args: argparse.Namespace,
     model: Model,
     speculative: SpeculativeParams,
+    cache_limit: CommonLimit | None,
     undo: contextlib.ExitStack,
 ) -> Engine:
     """Create the engine with its template and adapters. undo: cleanup in case of failure"""
@@ -405,6 +413,7 @@ def _engine(
         "max_queue": o.max_queue,
         "client_slots": read(args, ListenParams).client_parallel,
         "warmup": o.warmup,
+        "cache_limit": cache_limit,
     }
     engine = Engine(model, **how)
     undo.callback(engine.close)

@@ -310,7 +310,7 @@ class ContextParams(Params):
         None,
         "-cram --cache-ram",
         "host memory in MiB for checkpoints and for states of idle sequences (-1: no limit, 0:"
-        " off, default: 8192, at most a quarter of the free memory)",
+        " off, default: 8192, at most a quarter of the free memory), for all models of a server",
         parse=int,
         check=integers(-1),
     )

@@ -13,6 +13,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -36,6 +37,7 @@ from llama_py.context import Context
 from llama_py.context.warmup import build_step_graph, compile_all_kernels
 from llama_py.decoding.drafting.needs import n_planes
 from llama_py.decoding.prefix_cache import load_slot, save_slot
+from llama_py.decoding.prefix_cache.budget import CommonLimit
 from llama_py.decoding.sequences import Sequences
 from llama_py.loading.model import LoadedModel
 from llama_py.params import ContextParams
@@ -82,6 +84,7 @@ class Engine(Resource):
         client_slots: int = 0,
         n_piece: int | None = None,
         warmup: bool = False,
+        cache_limit: CommonLimit | None = None,
         owns_model: bool = False,
         **options: Any,
     ) -> None:
@@ -93,6 +96,7 @@ class Engine(Resource):
         n_piece      prompt tokens in a step that also generates tokens; None: chosen by measured
                      step times that keep responses smooth
         warmup       compile the kernels before the first request; build graphs while it is awaited
+        cache_limit  limit for the prefix caches of several engines; None: `cache_ram` only
         owns_model   close it with the engine
 
         Raises the errors of `Context` and `Sequences`.
@@ -128,7 +132,14 @@ class Engine(Resource):
         if warmup and ctx.memory.parts and not model.has_encoder and ctx.checker is None:
             self._later(self._build_graphs())
         self._thread = threading.Thread(target=self._run, name="llama-engine", daemon=True)
+        if cache_limit is not None:
+            self._cache.budget.share(cache_limit, self._call)
         self._thread.start()
+
+    def _call(self, do: Callable[[], None]) -> None:
+        """Call a function between steps, unless the engine is closed."""
+        with suppress(EngineClosed):
+            self._later(at_once(do))
 
     def submit(self, request: Request, told: Told) -> Handle:
         """Submit a request; the engine's thread calls `told` with each event.

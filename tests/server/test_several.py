@@ -80,6 +80,23 @@ def test_the_named_one_answers_and_the_one_not_used_for_longest_leaves(folder: P
         pool.close()
 
 
+def test_all_share_the_limit_of_the_prefix_cache(folder: Path) -> None:
+    pool = made("--models-dir", str(folder), "--models-max", "2", "--cache-ram", "1")
+    client = client_of(pool)
+    budgets = []
+    try:
+        for name in "ab":
+            ask(client, name)
+            with pool.models.use(name) as served:
+                budgets.append(served.state.engine._cache.budget)
+        for i in range(40):
+            ask(client, "ab"[i % 2], prompt=f"{i} kings and queens", id_slot=0)
+        until(lambda: sum(budget.size for budget in budgets) <= 2**20)
+        assert all(budget.n_evicted and budget.size for budget in budgets)
+    finally:
+        pool.close()
+
+
 def test_each_has_its_own_metrics_slots_and_settings(client: TestClient) -> None:
     for name in "ab":
         ask(client, name, max_tokens=3)

@@ -104,7 +104,8 @@ class PrefixCache:
         return self.budget.size
 
     def close(self) -> None:
-        """Do no work: the states are released with the cache."""
+        """Leave a common limit; the states are released with the cache."""
+        self.budget.close()
 
     def start(
         self,
