@@ -29,6 +29,10 @@ RNG = np.random.default_rng(5)
 
 # SHA-256 (first 12 digits) of the bytes that ik_llama.cpp's ggml_quantize_chunk makes of X.
 IK = {
+    "iq2_k": "1a1f2c3e09ce",
+    "iq2_k.weighted": "c0b0cf801c3c",
+    "iq3_k": "1b5adeb4ec34",
+    "iq3_k.weighted": "f626e682058c",
     "iq4_k": "3bdeb0983051",
     "iq4_k.weighted": "a10265aece97",
     "iq5_k": "f9fe42884b35",

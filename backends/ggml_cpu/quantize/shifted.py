@@ -48,14 +48,16 @@ SHIFTS = MINIMA  # tile: 1 for groups with shifted levels
 class LevelSearch:
     """Functions (`@fn`) that quantize groups of n values.
 
-    find        find(x, w): scale and shift (0 or 1) of a group
+    find        find(m, x, w): scale and shift (0 or 1) of a group
     put_levels  put_levels(x, w, to, factor, step, shift, qx, qq): store the indices of the levels
                 of factor * x; return qx and qq plus the sums of w * q * x and w * q * q, q the
                 level times step
+    keeps_zeros  True if levels of groups with scale 0 are 0, not the level next to 0
     """
 
     find: Function
     put_levels: Function
+    keeps_zeros: bool
 
 
 def shifted_table(bits: int) -> tuple[bytes, int, float]:
@@ -90,12 +92,13 @@ def build_lookup(bits: int) -> tuple[Function, Function]:
 
 
 def build_search(
-    bits: int, n: int, tries: int, refits: bool, in_pairs: bool = False
+    bits: int, n: int, tries: int, refits: bool, in_pairs: bool = False, stride: float = 1.0
 ) -> LevelSearch:
     """Return the LevelSearch for groups of n values and indices of `bits` bits.
 
     tries     number of scales above and below the first that are tried
     refits    True if the best scale is fitted again to its levels
+    stride    distance of their largest levels
     in_pairs  True if put_levels adds the products of values i and i + n / 2 together
     """
     table, row, first = shifted_table(bits)
@@ -112,7 +115,7 @@ def build_search(
         return qx, qq
 
     @fn
-    def find(x, w):
+    def find(m, x, w):
         levels = v.table(table)
         top = extreme(x, n)
         zero = v.vabs(top) < ZERO
@@ -128,7 +131,7 @@ def build_search(
         for i in range(-tries, tries + 1):
             for k in range(2):
                 at = levels + row * k
-                factor = v.f32x16(add_steps(v.ld_f32(at), 1.0, i)) / top
+                factor = v.f32x16(add_steps(v.ld_f32(at), stride, i)) / top
                 for sign in range(2):
                     factor = factor if sign == 0 else -factor
                     qx, qq = gains(x, w, factor, at)
@@ -175,40 +178,51 @@ def build_search(
                 qx, qq = v.fma(wq, load_lanes(x, i), qx), v.fma(wq, q, qq)
         return qx, qq
 
-    return LevelSearch(find, put_levels)
+    return LevelSearch(find, put_levels, refits)
 
 
-@fn
-def mean_square(x):
-    """Return twice the mean square of 256 values; ik_llama.cpp's vectors of squares are not fused
-    with their sum."""
-    return sum_of_squares(x, 256) * (2.0 / 256.0)
+@dataclass(frozen=True)
+class GroupWeights:
+    """Functions (`@fn`), plain(m) and weighted(m), that set the weights W of the values X."""
+
+    plain: Function
+    weighted: Function
 
 
-@fn
-def weigh_plain(m, share):
-    """Set W to x^2 + share * twice the mean square."""
-    base = mean_square(m + X) * share
-    for i in range(256):
-        x = load_lanes(m + X, i)
-        put(m + W, i, mul(x, x) + base)
+def weigh_groups(n: int, times: float, share: float) -> GroupWeights:
+    """Return the weights for groups of n values.
 
+    sigma2 is `times` the mean square. Plain weights are x^2 + share * sigma2, others are importance
+    times the root of x^2 + sigma2. ik_llama.cpp's vectors of squares are not fused with their sum.
+    """
 
-@fn
-def weigh(m, n):
-    """Multiply importance W by sqrt(x^2 + twice the mean square), groups of n."""
-    sigma = mean_square(m + X)
-    for g in range(256 // n):
-        x, w = m + X + VECTOR * n * g, m + W + VECTOR * n * g
-        ww, xx, wx = v.f32x16(0.0), v.f32x16(0.0), v.f32x16(0.0)
-        for i in range(n):
-            a, b = load_lanes(w, i), load_lanes(x, i)
-            ww, xx, wx = v.fma(a, a, ww), v.fma(b, b, xx), v.fma(a, v.vabs(b), wx)
-        least = v.float32(n) * v.float32(SMALL)
-        usable = (ww > least) & (xx > least) & (wx > least)
-        for i in range(n):
-            a, b = v.select(usable, load_lanes(w, i), v.f32x16(1e-9)), load_lanes(x, i)
-            put(w, i, mul(a, v.vsqrt(v.fma(b, b, sigma))))
+    @fn
+    def mean_square(m):
+        return sum_of_squares(m + X, 256) * times * (1.0 / 256.0)
+
+    @fn
+    def weigh_plain(m):
+        base = mean_square(m) * share
+        for i in range(256):
+            x = load_lanes(m + X, i)
+            put(m + W, i, mul(x, x) + base)
+
+    @fn
+    def weigh_importance(m):
+        sigma = mean_square(m)
+        for g in range(256 // n):
+            x, w = m + X + VECTOR * n * g, m + W + VECTOR * n * g
+            ww, xx, wx = v.f32x16(0.0), v.f32x16(0.0), v.f32x16(0.0)
+            for i in range(n):
+                a, b = load_lanes(w, i), load_lanes(x, i)
+                ww, xx, wx = v.fma(a, a, ww), v.fma(b, b, xx), v.fma(a, v.vabs(b), wx)
+            least = v.float32(n) * v.float32(SMALL)
+            usable = (ww > least) & (xx > least) & (wx > least)
+            for i in range(n):
+                a, b = v.select(usable, load_lanes(w, i), v.f32x16(1e-9)), load_lanes(x, i)
+                put(w, i, mul(a, v.vsqrt(v.fma(b, b, sigma))))
+
+    return GroupWeights(weigh_plain, weigh_importance)
 
 
 @fn
@@ -252,32 +266,64 @@ def clear(m, size, mask):
         put_byte(m, i, v.select(mask, v.i32x16(0), q))
 
 
+@dataclass(frozen=True)
+class ScaleSteps:
+    """Functions (`@fn`) for the scales of a block.
+
+    start   start(m): d of the 16 scales of the tile SCALES
+    round   round(factor, scale): step of a scale, factor being 1 / d
+    finish  finish(fitted): the stored d
+    """
+
+    start: Function
+    round: Function
+    finish: Function
+
+
+@fn
+def keep(d):
+    return d
+
+
+def signed_steps(most: int) -> ScaleSteps:
+    """Return steps -most .. most (31 for 32), -most for the scale of largest magnitude."""
+    low, high = -float(most), 31.0 if most == 32 else float(most)
+
+    @fn
+    def start(m):
+        return -extreme(m + SCALES, 16) / v.float32(most)
+
+    @fn
+    def round(factor, scale):
+        return v.vmin(v.vmax(nearest(mul(factor, scale)), low), high)
+
+    return ScaleSteps(start, round, keep)
+
+
 def quantize_blocks(
-    bits: int, tries: int, share: float, most: int, refits: bool, put_block: Function, size: int
+    search: LevelSearch, weights: GroupWeights, steps: ScaleSteps, put_block: Function, size: int
 ) -> tuple[Function, Function]:
     """Return (encode_plain, encode_weighted) for 16 groups of 16 values.
 
-    most       magnitude of the step of the largest scale; steps are from -most to 31 or `most`
     put_block  put_block(m): store all but d from the tiles LEVELS, STEPS and SHIFTS
     size       bytes of a block
     """
-    search = build_search(bits, 16, tries, refits)
     find, put_levels = search.find, search.put_levels
-    low, high = -float(most), 31.0 if most == 32 else float(most)
-    keeps_zeros = refits  # levels of groups with scale 0 are 0, not the level next to 0
+    start, round, finish = steps.start, steps.round, steps.finish
+    keeps_zeros = search.keeps_zeros
 
     @fn
     def encode(m):
         for g in range(16):
-            scale, shift = find(m + X + 16 * VECTOR * g, m + W + 16 * VECTOR * g)
+            scale, shift = find(m, m + X + 16 * VECTOR * g, m + W + 16 * VECTOR * g)
             put(m + SCALES, g, scale)
             put(m + SHIFTS, g, shift)
-        d = -extreme(m + SCALES, 16) / v.float32(most)
+        d = start(m)
         factor = divide(v.f32x16(1.0), d)
         qx, qq = v.f32x16(0.0), v.f32x16(0.0)
         for g in range(16):
             at = 16 * VECTOR * g
-            step = v.vmin(v.vmax(nearest(mul(factor, load_lanes(m + SCALES, g))), low), high)
+            step = round(factor, load_lanes(m + SCALES, g))
             put(m + STEPS, g, step)
             scale = mul(d, step)
             shift, inverse = load_lanes(m + SHIFTS, g), divide(v.f32x16(1.0), scale)
@@ -286,19 +332,21 @@ def quantize_blocks(
             if keeps_zeros:
                 for i in range(16):
                     put(to, i, v.select(scale == 0.0, v.f32x16(0.0), load_lanes(to, i)))
-        put_half(m, 0, v.select(qq > 0.0, qx / qq, d))
+        put_half(m, 0, finish(v.select(qq > 0.0, qx / qq, d)))
         put_block(m)
         if keeps_zeros:
             clear(m, size, d == 0.0)
 
+    weigh_plain, weigh_importance = weights.plain, weights.weighted
+
     @fn
     def encode_plain(m):
-        weigh_plain(m, share)
+        weigh_plain(m)
         encode(m)
 
     @fn
     def encode_weighted(m):
-        weigh(m, 16)
+        weigh_importance(m)
         encode(m)
 
     return encode_plain, encode_weighted
@@ -319,7 +367,7 @@ def quantize_rows(
     def search(m, found):
         largest = v.f32x16(0.0)
         for g in range(8):
-            scale, shift = find(m + X + 32 * VECTOR * g, m + W + 32 * VECTOR * g)
+            scale, shift = find(m, m + X + 32 * VECTOR * g, m + W + 32 * VECTOR * g)
             put(found, g, scale)
             put(found, 8 + g, shift)
             largest = v.vmax(largest, v.vabs(scale))
@@ -349,12 +397,5 @@ def quantize_rows(
     def finish(d, qx, qq):
         return v.select((d != 0.0) & (qq > 0.0), qx / qq, d)
 
-    @fn
-    def weigh_values(m):
-        weigh_plain(m, 0.0)
-
-    @fn
-    def weigh_importance(m):
-        weigh(m, 32)
-
-    return weigh_values, weigh_importance, RowSteps(search, start, put_block, finish)
+    weights = weigh_groups(32, 2.0, 0.0)
+    return weights.plain, weights.weighted, RowSteps(search, start, put_block, finish)

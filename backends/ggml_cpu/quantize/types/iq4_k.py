@@ -8,7 +8,14 @@ from __future__ import annotations
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.lanes import LEVELS, VECTOR
-from ggml_cpu.quantize.shifted import put_codes, put_shifts, quantize_blocks
+from ggml_cpu.quantize.shifted import (
+    build_search,
+    put_codes,
+    put_shifts,
+    quantize_blocks,
+    signed_steps,
+    weigh_groups,
+)
 from ggml_cpu.quantize.steps import put_nibbles
 
 
@@ -20,4 +27,5 @@ def put_block(m):
         put_nibbles(m, 16 + 16 * g, 16, m + LEVELS + 32 * VECTOR * g)
 
 
-register("iq4_k", *quantize_blocks(4, 7, 0.0, 32, False, put_block, 144))
+CHOICES = build_search(4, 16, 7, False), weigh_groups(16, 2.0, 0.0), signed_steps(32)
+register("iq4_k", *quantize_blocks(*CHOICES, put_block, 144))

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
-from ggml_cpu.quantize.shifted import put_codes, put_fives, put_shifts, quantize_blocks
+from ggml_cpu.quantize.shifted import (
+    build_search,
+    put_codes,
+    put_fives,
+    put_shifts,
+    quantize_blocks,
+    signed_steps,
+    weigh_groups,
+)
 
 
 @fn
@@ -17,4 +25,5 @@ def put_block(m):
     put_fives(m, 16)
 
 
-register("iq5_k", *quantize_blocks(5, 5, 0.25, 32, True, put_block, 176))
+CHOICES = build_search(5, 16, 5, True), weigh_groups(16, 2.0, 0.25), signed_steps(32)
+register("iq5_k", *quantize_blocks(*CHOICES, put_block, 176))

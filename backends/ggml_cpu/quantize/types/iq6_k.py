@@ -9,7 +9,13 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.lanes import LEVELS, STEPS, VECTOR, load_integers, put_byte
-from ggml_cpu.quantize.shifted import put_shifts, quantize_blocks
+from ggml_cpu.quantize.shifted import (
+    build_search,
+    put_shifts,
+    quantize_blocks,
+    signed_steps,
+    weigh_groups,
+)
 from ggml_cpu.quantize.steps import put_nibbles
 
 
@@ -29,4 +35,5 @@ def put_block(m):
             put_byte(m, 148 + 32 * half + i, bits)
 
 
-register("iq6_k", *quantize_blocks(6, 5, 0.25, 127, True, put_block, 212))
+CHOICES = build_search(6, 16, 5, True), weigh_groups(16, 2.0, 0.25), signed_steps(127)
+register("iq6_k", *quantize_blocks(*CHOICES, put_block, 212))
