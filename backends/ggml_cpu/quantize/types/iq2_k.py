@@ -72,7 +72,7 @@ def sort_values(m, x, w):
 
 @fn
 def gains(x, w, a, b, c, d):
-    """Return the sums of w * q * x and w * q * q of four parts with these levels."""
+    """Return the sums of w * q * x and w * q * q over four parts, each with its level."""
     qx = v.fma(x[0], v.float32(a), mul(x[1], v.f32x16(b)))
     qx = v.fma(x[3], v.float32(d), v.fma(x[2], v.float32(c), qx))
     last = mul(mul(w[1], v.f32x16(b)), v.f32x16(b))
