@@ -7,9 +7,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from dev.compare.transformers_models import join_tables
+
 FP8_BLOCK = 128
 # The dense layer of Kimi-Linear is saved under the name of the others' experts.
-NAMES = {"kimi-linear": {"layers.0.block_sparse_moe.": "layers.0.mlp."}}
+NAMES = {"kimi-linear": {"layers.0.block_sparse_moe.": "layers.0.mlp."}, **join_tables("NAMES")}
 
 
 def rename(name: str, folder: Path) -> None:

@@ -241,7 +241,8 @@ def make_hub(name: str, out: Path, ids: Any, n_vocab: int) -> tuple[Path, Any]:
     """Store a random model of transformers in a folder. -> the folder, logits of `ids`"""
     torch, hub = import_module("torch"), import_module("transformers")
     kind, keys = MODELS[name]
-    config = getattr(hub, kind)(**keys if kind in OWN_SIZES else {**SIZES, **keys})
+    has_sizes = kind in OWN_SIZES or "text_config" in keys
+    config = getattr(hub, kind)(**keys if has_sizes else {**SIZES, **keys})
     config._attn_implementation = "eager"
     auto = hub.AutoModelForSeq2SeqLM if kind == "T5Config" else hub.AutoModelForCausalLM
     chosen = getattr(hub, CLASSES[name]) if name in CLASSES else None
@@ -283,9 +284,11 @@ def block_names() -> dict[Any, Any]:
     return dict(import_module("gguf.tensor_mapping").TensorNameMap.block_mappings_cfg)
 
 
-def convert(folder: Path, path: Path, **options: Any) -> None:
-    """Convert a model without a vocabulary, in F32 (convert_hf_to_gguf.py).
+def convert(folder: Path, path: Path, outtype: str = "ALL_F32", **options: Any) -> None:
+    """Convert a model without a vocabulary (convert_hf_to_gguf.py). The names of folders with
+    encoders begin with mmproj.
 
+    outtype  name of gguf-py's LlamaFileType
     options  of ModelBase, such as split_max_tensors
     """
     base, script = import_module("conversion.base"), import_module("convert_hf_to_gguf")
@@ -293,6 +296,11 @@ def convert(folder: Path, path: Path, **options: Any) -> None:
     import_module("gguf.tensor_mapping").TensorNameMap.block_mappings_cfg = dict(block_names())
     is_mistral = not (folder / "config.json").is_file()
     hparams = base.ModelBase.load_hparams(folder, is_mistral)
+    stored_type = script.gguf.LlamaFileType[outtype]
+    if folder.name.startswith("mmproj"):
+        base._mistral_common_installed = True
+        media_class(hparams, is_mistral)(folder, stored_type, path).write()
+        return
     if is_mistral:
         mistral = import_module("conversion.mistral")
         base._mistral_common_installed = True  # its tokenizers are not used here
@@ -312,10 +320,49 @@ def convert(folder: Path, path: Path, **options: Any) -> None:
         kind = kind.Mistral4Model if is_latent else kind.Ministral3Model
     without = type(kind.__name__, (kind,), {"set_vocab": set_vocab, "model_arch": kind.model_arch})
     without.no_mtp = True
-    f32 = script.gguf.LlamaFileType.ALL_F32
     target = folder / "target"
     options["target_model_dir"] = target if target.is_dir() else None
-    without(folder, f32, path, **options).write()
+    without(folder, stored_type, path, **options).write()
+
+
+def media_class(hparams: dict[str, Any], is_mistral: bool) -> Any:
+    """Return the class that converts encoders, without four faults of llama.cpp's converter. It
+    gives norms of Llama 4 and Granite Speech the names of norms of other models, looks for the
+    row of [IMG_BREAK] after it has dropped the text model's tensors, and looks for the layers of
+    Qwen3-Omni under another path."""
+    registered, llava = import_module("conversion"), import_module("conversion.llava")
+    kind = import_module("conversion.pixtral").PixtralModel
+    if not is_mistral:
+        arch = registered.get_model_architecture(hparams, registered.ModelType.MMPROJ)
+        kind = registered.get_model_class(arch, mmproj=True)
+    names = import_module("gguf.tensor_mapping")
+    known, tensor = names.TensorNameMap.block_mappings_cfg, names.MODEL_TENSOR
+    if kind.__name__ == "Llama4VisionModel":
+        known.pop(tensor.V_ENC_ATTN_POST_NORM)
+    if kind.__name__.startswith("GraniteSpeech"):
+        known[tensor.A_ENC_CONV_NORM] = ("encoder.layers.{bid}.conv.batch_norm",)
+        known.pop(tensor.A_ENC_CONV_NORM_VAR)
+    has_rows = issubclass(kind, llava.LlavaVisionModel)
+    sound = import_module("conversion.qwenvl").Qwen25AudioModel
+    if not has_rows and not issubclass(kind, sound):
+        return kind
+
+    def generate_extra_tensors(self: Any) -> Any:
+        zeros = import_module("torch").zeros(1500, self.hparams_audio["hidden_size"])
+        yield "audio_tower.embed_positions.weight", zeros
+
+    def filter_tensors(cls: Any, item: Any) -> Any:
+        name, make = item
+        if has_rows and "embed_tokens" in name:
+            return item
+        item = name.replace("thinker.visual.", "visual."), make
+        return super(without, cls).filter_tensors(item)
+
+    without = type(kind.__name__, (kind,), {"filter_tensors": classmethod(filter_tensors)})
+    without.model_arch = kind.model_arch
+    if issubclass(kind, sound):  # sines differ in the last bit
+        without.generate_extra_tensors = generate_extra_tensors
+    return without
 
 
 if __name__ == "__main__":

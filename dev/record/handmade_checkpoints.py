@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dev.compare.transformers_side import convert
+from dev.record import media_checkpoints, sound_checkpoints
 from dev.record.tiny_checkpoints import N_VOCAB, write_folder
 
 E, F, H, KV, D, N = 64, 96, 4, 2, 16, 2  # embedding, feed-forward, heads, size of a head, layers
@@ -121,7 +122,7 @@ def add_prefix(path: str, shapes: Shapes) -> dict[str, Any]:
     return {f"{path}{name}": shape for name, shape in shapes.items()}
 
 
-CHECKPOINTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+CHECKPOINTS: dict[str, tuple[dict[str, Any], ...]] = {
     "exaone": model(
         "ExaoneForCausalLM",
         {"activation_function": "silu", "layer_norm_epsilon": 1e-5},
@@ -470,6 +471,7 @@ CHECKPOINTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
 }  # fmt: skip
 
+CHECKPOINTS |= media_checkpoints.CHECKPOINTS | sound_checkpoints.CHECKPOINTS
 TARGET = {**SIZES, "num_hidden_layers": 8, "architectures": ["Qwen3ForCausalLM"]}
 TARGETS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(("eagle3", "eagle3-speculator", "dspark", "dspark-speculator"), TARGET),

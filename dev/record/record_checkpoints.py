@@ -70,12 +70,19 @@ def main(llama_cpp: str, out: str, *names: str) -> int:
         with tempfile.TemporaryDirectory() as temporary:
             made = Path(temporary) / name
             write_folder(made, **entry)
-            file = Path(temporary) / "out.gguf"
-            convert(made, file)
-            digest = hashlib.sha256(file.read_bytes()).hexdigest()
-        entries[name] = {**entry, "sha256": digest}
-        print(name, digest[:12], flush=True)
+            entries[name] = {**entry, "sha256": _digest(made, "ALL_F32")}
+            if name.startswith("mmproj"):
+                entries[name]["f16"] = _digest(made, "MOSTLY_F16")
+                entries[name]["bf16"] = _digest(made, "MOSTLY_BF16")
+        print(name, entries[name]["sha256"][:12], flush=True)
     return _write(entries)
+
+
+def _digest(folder: Path, outtype: str) -> str:
+    """Return the digest of llama.cpp's file of a folder."""
+    file = folder.parent / "out.gguf"
+    convert(folder, file, outtype)
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def _record_adapter(llama_cpp: str, base: dict[str, Any], name: str) -> dict[str, Any]:
@@ -131,7 +138,9 @@ def _write(entries: dict[str, Any]) -> int:
 
 def _files(folder: Path) -> dict[str, Any]:
     """Return the JSON files that change a conversion without a vocabulary."""
-    names = ("tokenizer.json",)
+    names = ("tokenizer.json", "tekken.json")
+    if folder.name.startswith("mmproj"):
+        names += ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json")
     return {n: json.loads((folder / n).read_text()) for n in names if (folder / n).exists()}
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from ggml_py.errors import GGMLError, ModelError
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.mmproj import media_converter
 from llama_py.checkpoint.models import converter
 from llama_py.checkpoint.output import NewTensor, pieces
 from llama_py.checkpoint.shards import SplitLimits, list_shards
@@ -26,7 +27,11 @@ def plan(
     """
     with wrap_errors(path):
         folder = CheckpointFolder(Path(path))
-        chosen = converter(folder.model_name)(folder, options or ConvertOptions())
+        options = options or ConvertOptions()
+        kind = (
+            media_converter(folder.media_name) if options.mmproj else converter(folder.model_name)
+        )
+        chosen = kind(folder, options)
         return chosen, chosen.convert()
 
 

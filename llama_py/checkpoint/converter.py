@@ -63,6 +63,7 @@ class ConvertOptions:
     overrides values of general.* by full key
     dense     the layers after the pooling as well, of sentence-transformers
     target    folder of the model that a draft model belongs to
+    mmproj    the encoders of images and sound, and not the text model
     """
 
     outtype: str = "auto"
@@ -72,6 +73,7 @@ class ConvertOptions:
     overrides: Mapping[str, Any] = field(default_factory=dict)
     dense: bool = False
     target: Path | None = None
+    mmproj: bool = False
 
 
 class Converter:
@@ -94,6 +96,8 @@ class Converter:
     needed     names that config.json must have
     tokenizer  its file: tokenizer.json, tokenizer.model, or "either": the latter if it exists
     roles      tokens of tokenizer.json whose role no file names
+    endings    ends of tensors' names after the module
+    kind       general.type
     """
 
     arch: str = ""
@@ -111,6 +115,8 @@ class Converter:
     needed: ClassVar[tuple[str, ...]] = ()
     tokenizer: ClassVar[str] = "tokenizer.json"
     roles: ClassVar[Mapping[str, str]] = {}
+    endings: ClassVar[tuple[str, ...]] = ("weight", "bias")
+    kind: ClassVar[str] = "model"
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -142,7 +148,7 @@ class Converter:
         made += [NewTensor(name, I64, array) for name, array in self.integers()]
         if self.blocks and type in (F32, F16, BF16):
             file_type = BLOCK_FILES[self.blocks]
-        self.out.text("general.type", "model")
+        self.out.text("general.type", self.kind)
         counts = count_parameters(made)
         described = ModelMetadata(
             self.folder, counts.total, self.options.name, self.options.overrides
@@ -150,7 +156,7 @@ class Converter:
         described.write(self.out, size_label(*counts))
         self.file_type, self.type = file_type, type
         kind = self.blocks if file_type in BLOCK_FILES.values() else str(type).upper()
-        self.file_name = f"{described.file_stem}-{kind}.gguf"
+        self.file_name = self.make_file_name(described, kind)
         self.keys()
         self.copy(*self.own_keys)
         self.out.u32("general.quantization_version", QUANTIZATION_VERSION)
@@ -161,6 +167,10 @@ class Converter:
         n_vocab = self.config.get("vocab_size")
         self.vocabulary(Vocabulary(self.folder, self.out, n_vocab, self.options.pre or None))
         return made
+
+    def make_file_name(self, described: ModelMetadata, kind: str) -> str:
+        """Return the name of a file without another, which ends with its type."""
+        return f"{described.file_stem}-{kind}.gguf"
 
     def architecture(self) -> str:
         """Return general.architecture, which may depend on config.json."""
@@ -255,7 +265,7 @@ class Converter:
     def rename(self, name: str) -> str:
         """Return a tensor's name in GGUF. Raises ModelError for an unknown name."""
         module, dot, suffix = name.rpartition(".")
-        if suffix not in ("weight", "bias"):
+        if suffix not in self.endings:
             module, dot, suffix = name, "", ""
         layer = find_layer(name)
         pattern = name if layer is None else NUMBER.sub("{}", name, count=1)

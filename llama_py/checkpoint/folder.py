@@ -83,6 +83,20 @@ class CheckpointFolder:
             )
         return self._variant(name)
 
+    @property
+    def media_name(self) -> str:
+        """Name of the class of the encoders: of the vision encoder, or of the model."""
+        if self.is_mistral:
+            return "params.json"
+        vision = self.whole_config.get("vision_config")
+        own = _first_text(vision.get("architectures")) if isinstance(vision, dict) else None
+        name = own or _first_text(self.whole_config.get("architectures"))
+        if name is None:
+            raise ModelError(
+                f"{self.path / 'config.json'}: architectures must name the model's class"
+            )
+        return name
+
     def _variant(self, name: str) -> str:
         """Return the name of a special class for some configurations."""
         if name in ("LlamaForCausalLM", "LLaMAForCausalLM") and "draft_vocab_size" in self.config:

@@ -131,8 +131,16 @@ class ModelMetadata:
     @property
     def file_stem(self) -> str:
         """Beginning of a file's name, without its type (gguf-py: naming_convention)."""
+        return self._join_stem("size_label", "finetune", "version")
+
+    @property
+    def short_stem(self) -> str:
+        """Beginning of the name of a file that does not have the whole model."""
+        return self._join_stem("finetune", "version")
+
+    def _join_stem(self, *keys: str) -> str:
         name = self.values.get("basename") or self.values.get("name") or "ggml-model"
-        parts = [name, *(self.values.get(k) for k in ("size_label", "finetune", "version"))]
+        parts = [name, *(self.values.get(k) for k in keys)]
         stem = "-".join(str(part).strip().replace(" ", "-") for part in parts if part)
         return stem.replace("/", "-").replace("\\", "-")
 

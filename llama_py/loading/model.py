@@ -344,7 +344,7 @@ class LoadedModel(Resource):
         self, path: str | Path, device: str | Device | None = None, **options: Any
     ) -> ImageEncoder:
         """Load an image encoder (mmproj file) for this model, replacing an earlier one, which is
-        closed.
+        closed. `path` may be the folder of a checkpoint with an encoder.
 
         device   None: the model's host;  options  see `llama_py.vision.ImageEncoder`
 
@@ -353,7 +353,8 @@ class LoadedModel(Resource):
         """
         from llama_py.vision.encoder import ImageEncoder
 
-        made = ImageEncoder(path, self.placement.host if device is None else device, **options)
+        source = open_model(path, mmproj=True) if Path(path).is_dir() else path
+        made = ImageEncoder(source, self.placement.host if device is None else device, **options)
         if made.n_embd != self.hparams.n_embd_inp:
             made.close()
             raise ModelError(

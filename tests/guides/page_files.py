@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import PIL.Image
 
-from dev.record.tiny_checkpoints import read_records
+from dev.record.tiny_checkpoints import read_records, write_folder
 from dev.record.tiny_checkpoints import write_adapter as write_peft
 from dev.record.whole_checkpoints import write_whole
 from ggml_cpu import store
@@ -48,6 +48,11 @@ def _copy_demo(path: Path) -> None:
 
 def _write_checkpoint(path: Path) -> None:
     write_whole("qwen3-bpe", path.parent).rename(path)
+
+
+def _write_vision_checkpoint(path: Path) -> None:
+    one = read_records()["mmproj-qwen25vl"]
+    write_folder(path, one["config"], one["tensors"], one["files"])
 
 
 def _write_peft(path: Path) -> None:
@@ -148,6 +153,7 @@ def _write_servers(path: Path) -> None:
 # A name in a command: how its file or folder is written. A later one may replace an earlier one.
 FILES: dict[str, Callable[[Path], None]] = {
     "Qwen3-0.6B": _write_checkpoint,
+    "Qwen2.5-VL-3B-Instruct": _write_vision_checkpoint,
     "my-adapter": _write_peft,
     "model.gguf": _write_model,
     "demo.gguf": _copy_demo,

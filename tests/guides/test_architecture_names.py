@@ -38,6 +38,8 @@ VOCABULARIES = (
     "dev/compare/transformers_files.py",
     "dev/compare/transformers_rwkv.py",
     "dev/record/handmade_checkpoints.py",
+    "dev/record/media_checkpoints.py",
+    "dev/record/sound_checkpoints.py",
     "llama_py/text/decision_",  # types of decision models
     "dev/record/record_systemone.py",
     "llama_py/_moved.py",

@@ -36,7 +36,11 @@ from llama_py.checkpoint.output import NewTensor, pieces
 from llama_py.checkpoint.safetensors import read_safetensors
 from llama_py.gguf.file import GGUFFile
 
-RECORDED = {name: one for name, one in read_records().items() if "config" in one}
+RECORDED = {
+    name: one
+    for name, one in read_records().items()
+    if "config" in one and not name.startswith("mmproj")
+}
 ADAPTERS = {name: one for name, one in read_records().items() if "base" in one}
 LLAMA, ROOT = "llama", Path(__file__).parents[2]
 

@@ -73,6 +73,12 @@ class ConvertParams(Params):
         metavar="FOLDER",
         env="",
     )
+    mmproj: bool = option(
+        False,
+        "--mmproj",
+        "convert the encoders of images and sound, and not the text model",
+        env="",
+    )
     no_nextn: bool = option(
         False, "--no-nextn --no-mtp", "convert without layers that draft tokens", env=""
     )
@@ -118,13 +124,15 @@ def run(args: argparse.Namespace) -> None:
     from llama_py.checkpoint.adapter import is_adapter, plan_adapter
     from llama_py.checkpoint.convert import list_files, plan
     from llama_py.checkpoint.converter import ConvertOptions
+    from llama_py.checkpoint.mmproj import media_converters
     from llama_py.checkpoint.models import converters
     from llama_py.checkpoint.shards import SplitLimits
     from llama_py_tools.gguf.write import check_free
 
     o = read(args, ConvertParams)
     if o.listed:
-        for name, kind in sorted(converters().items()):
+        known = media_converters() if o.mmproj else converters()
+        for name, kind in sorted(known.items()):
             session.write(f"{name:40} {kind.arch}\n")
         return
     options = ConvertOptions(
@@ -135,6 +143,7 @@ def run(args: argparse.Namespace) -> None:
         _overrides(o.metadata),
         o.dense,
         Path(o.target) if o.target else None,
+        o.mmproj,
     )
     if is_adapter(o.folder):
         if not o.base:

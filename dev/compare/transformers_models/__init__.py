@@ -1,6 +1,6 @@
 """More tiny models of transformers for transformers_side.py, one module for each family: `MODELS`,
 `CLASSES` of models without logits, `CONVERTER`, further keys of config.json for llama.cpp's
-converter, and `FILES`, the content of further JSON files."""
+converter, `FILES`, the content of further JSON files, and `NAMES`, parts of tensors' names."""
 
 from __future__ import annotations
 

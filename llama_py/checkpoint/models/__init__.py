@@ -17,9 +17,7 @@ def converters() -> dict[str, type[Converter]]:
     """Return the converters by name of the model's class in transformers."""
     for module in iter_modules(__path__):
         import_module(f"{__name__}.{module.name}")
-    return {
-        name: kind for kind in _subclasses(Converter) for name in kind.__dict__.get("classes", ())
-    }
+    return collect(Converter, __name__)
 
 
 def converter(name: str) -> type[Converter]:
@@ -29,6 +27,16 @@ def converter(name: str) -> type[Converter]:
         meant = did_you_mean(name, converters()) or "llama-py-gguf convert --list shows all"
         raise ModelError(f"models of the class {name[:100]!r} cannot be converted; {meant}")
     return found
+
+
+def collect(base: type[Converter], package: str) -> dict[str, type[Converter]]:
+    """Return the converters of a package's modules that have a base, by name of the class."""
+    return {
+        name: kind
+        for kind in _subclasses(base)
+        if kind.__module__.startswith(f"{package}.")
+        for name in kind.__dict__.get("classes", ())
+    }
 
 
 def _subclasses(kind: type[Converter]) -> Iterator[type[Converter]]:
