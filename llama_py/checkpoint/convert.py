@@ -43,9 +43,15 @@ FOREIGN = (
 
 @contextmanager
 def wrap_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Raise ModelError in place of errors that JSON files with wrong types cause."""
+    """Raise ModelError in place of errors that JSON files with wrong types cause. Each message has
+    the path."""
     try:
         yield
+    except ModelError as e:
+        where = str(Path(path))  # without ./
+        if where in str(e):
+            raise
+        raise ModelError(f"{where}: {e}") from e
     except GGMLError:
         raise
     except FOREIGN as e:

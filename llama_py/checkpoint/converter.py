@@ -191,12 +191,17 @@ class Converter:
             raise self.refuse(names)
         if type(found) is not int or found < 0:
             name = next(n for n in names if self.config.get(n) is not None)
-            raise self.refuse((name,), f"an integer, got {str(found)[:50]!r}")
+            raise self.refuse((name,), "an integer")
         return found
 
     def refuse(self, names: Sequence[str], wanted: str | None = None) -> ModelError:
-        """Return the error for a value that config.json lacks, or that is not as wanted."""
+        """Return the error for a value that config.json lacks, or that is not as wanted.
+
+        wanted   None: it is missing; without "got", the message ends with the value
+        """
         what = "is missing" if wanted is None else f"must be {wanted}"
+        if wanted is not None and ", got " not in wanted:
+            what += f", got {str(self.find(*names))[:50]!r}"
         path = self.folder.path / "config.json"
         return ModelError(f"{path}: {' or '.join(names)} {what}")
 

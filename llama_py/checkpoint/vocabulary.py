@@ -137,7 +137,7 @@ class Vocabulary:
         try:
             found = Tokenizer.from_str(text)
         except Exception as e:  # the library raises only Exception
-            raise ModelError(f"{path}: not a tokenizer: {e}") from None
+            raise ModelError(f"{path}: not a tokenizer: {e}; download it again") from None
         added = {token.content for token in found.get_added_tokens_decoder().values()}
         missing = [text for text in special_texts(self.folder) if text not in added]
         found.add_special_tokens([AddedToken(text, special=True) for text in missing])

@@ -12,6 +12,7 @@ import pytest
 
 from dev.record.tiny_checkpoints import read_records, write_folder
 from ggml_py.errors import ModelError
+from llama_py.checkpoint.convert import wrap_errors
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.keys import KeyValues
@@ -110,8 +111,14 @@ def test_missing_values(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="index_topk is missing"):
         convert(tmp_path / "a", config, entry["tensors"])
     entry = RECORDED["dots3note"]
-    with pytest.raises(ModelError, match="normalization must be 'RMSNorm'"):
+    with pytest.raises(ModelError, match="normalization must be 'RMSNorm', got 'LayerNorm'"):
         convert(tmp_path / "b", entry["config"] | {"normalization": "LayerNorm"}, entry["tensors"])
+
+
+def test_errors_have_the_path() -> None:
+    for message in ("wrong", "/a/b: wrong"):
+        with pytest.raises(ModelError, match=r"^/a/b: wrong$"), wrap_errors("/a/b"):
+            raise ModelError(message)
 
 
 def vocabulary(folder: Path, n_vocab: int | None) -> Vocabulary:

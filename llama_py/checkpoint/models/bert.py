@@ -150,7 +150,7 @@ class BertConverter(Converter):
         try:
             ordered = sorted(found.items(), key=lambda pair: int(pair[0]))
         except ValueError:
-            raise ModelError("id2label of config.json must have numbers as keys") from None
+            raise self.refuse(("id2label",), "an object with numbers as keys") from None
         labels = [str(label) for _, label in ordered]
         return [] if len(labels) == 2 and labels[0] == "LABEL_0" else labels
 
@@ -298,11 +298,11 @@ class NomicBertConverter(RobertaConverter):
             "activation_function": "gelu" if is_moe else "swiglu",
         }
         for key, value in wanted.items():
-            if (found := self.config.get(key, value)) != value:
-                raise ModelError(f"{key} of Nomic BERT must be {value}, got {str(found)[:50]}")
+            if self.config.get(key, value) != value:
+                raise self.refuse((key,), str(value))
         if self.integer("n_positions") not in NOMIC_CONTEXTS:
             known = " or ".join(map(str, NOMIC_CONTEXTS))
-            raise ModelError(f"n_positions of Nomic BERT must be {known}")
+            raise self.refuse(("n_positions",), known)
 
     def select(self, name: str) -> str | None:
         return None if "mlp.experts.bias" in name else super().select(name)

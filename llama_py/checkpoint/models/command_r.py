@@ -62,7 +62,7 @@ class Cohere2MoeConverter(WithoutBiasConverter, ExpertsConverter, NextnConverter
         if isinstance(types, list):
             n_dense = count_dense(types)
         if n_shared and self.config.get(COMBINATION, "average") != "average":
-            raise ModelError(f"{COMBINATION} must be average")
+            raise self.refuse((COMBINATION,), "average")
         out.f32("logit_scale", self.find("logit_scale"))
         self.copy(*WINDOWS, VOCAB_SIZE)
         out.u32("expert_feed_forward_length", n_ff)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.experts import ExpertsConverter
@@ -41,7 +40,7 @@ class ExaoneConverter(Converter):
 
     def keys(self) -> None:
         if self.config.get("activation_function") != "silu":
-            raise ModelError("activation_function must be silu for exaone")
+            raise self.refuse(("activation_function",), "silu")
         super().keys()
         part = self.rope.get("partial_rotary_factor", 1.0)
         n = self.integer("hidden_size") // self.integer("num_attention_heads")

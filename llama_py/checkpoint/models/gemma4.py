@@ -98,7 +98,7 @@ class Gemma3nConverter(Gemma3Converter):
     def keys(self) -> None:
         super().keys()
         if (n := self.integer("altup_num_inputs")) != N_ALTUP:
-            raise ModelError(f"altup_num_inputs of Gemma 3n must be {N_ALTUP}, got {n}")
+            raise self.refuse(("altup_num_inputs",), str(N_ALTUP))
         types, sparsity = self.find("layer_types"), self.find("activation_sparsity_pattern")
         if not isinstance(types, list) or not isinstance(sparsity, list):
             raise ModelError("layer_types and activation_sparsity_pattern must be lists")
@@ -153,7 +153,10 @@ class Gemma4Converter(Gemma3Converter):
         """Yield the factors of frequencies: a part of each head in full layers is not rotated."""
         rope, half = self.full_rope, self.full_head_dim // 2
         if rope.get("rope_type") != "proportional":
-            raise ModelError("rope_type of layers with full attention must be proportional")
+            raise ModelError(
+                "rope_type of layers with full attention must be proportional, got "
+                f"{str(rope.get('rope_type'))[:50]!r}"
+            )
         n = int(self.full_head_dim * rope.get("partial_rotary_factor", 1.0) / 2)
         yield "rope_freqs.weight", LazyArray.from_values([1.0] * n + [UNROTATED] * (half - n))
 

@@ -125,7 +125,7 @@ class JaisConverter(Gpt2Converter):
         self.out.f32("attention.max_alibi_bias", self.alibi_bias)
         for key, value in (("activation_function", "swiglu"), ("position_embedding_type", "alibi")):
             if self.find(key) != value:
-                raise ModelError(f"{key} of Jais must be {value}, got {str(self.find(key))[:50]}")
+                raise self.refuse((key,), value)
 
 
 def make_scaler(scale: float) -> Callable[[Array], Array]:

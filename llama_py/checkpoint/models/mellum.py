@@ -3,7 +3,6 @@ maple.py)."""
 
 from __future__ import annotations
 
-from ggml_py.errors import ModelError
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.models.qwen2moe import EXPERT_KEYS
@@ -47,7 +46,7 @@ class MapleConverter(ExpertsConverter):
             ("nope_on_global_attention", True, False),
         ):
             if self.config.get(name, default) != wanted:
-                raise ModelError(f"{name} must be {wanted} for maple")
+                raise self.refuse((name,), str(wanted))
         super().keys()
         part = self.rope.get("partial_rotary_factor", 1.0)
         self.copy(VOCAB_SIZE)

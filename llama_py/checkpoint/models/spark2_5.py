@@ -28,7 +28,7 @@ class Spark25Converter(Converter):
             raise ModelError(f"layer_types must have {self.n_layer} entries: {FULL}, {SLIDING}")
         for name, wanted in WANTED:
             if self.find(name) != wanted:
-                raise ModelError(f"{name} must be {wanted}, got {self.find(name)}")
+                raise self.refuse((name,), str(wanted))
         self.copy(VOCAB_SIZE, *WINDOWS)
         for key, kind in (("rope.dimension_count", FULL), ("rope.dimension_count_swa", SLIDING)):
             part = self.rope.get(kind, {}).get("partial_rotary_factor", 1.0)
