@@ -14,13 +14,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from dev.record.tiny_checkpoints import read_records
+from dev.record.tiny_checkpoints import read_records, write_folder
 from dev.record.whole_checkpoints import PRE, WHOLE, write_whole
 from ggml_py.errors import GGMLError
 from llama_py.checkpoint.convert import plan
 from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.output import pieces
 
+MEDIA = {name: one for name, one in read_records().items() if name.startswith("mmproj")}
 VALUES: tuple[Any, ...] = (
     None, -1, 0, 1, 2**31, 2**70, 0.5, 1e308, float("nan"), "", "x", "\ud800", [], [None], [[]], {},
     {"a": 1}, True, "full_attention", ["x"] * 3, {"content": 3}, 10**400,
@@ -45,11 +46,12 @@ def main() -> int:
 
 def try_folder(where: Path, draw: random.Random) -> str:
     """Damage a folder and convert it; return the result in a few words."""
-    folder = write_whole(draw.choice([*WHOLE]), where)
+    name = draw.choice([*WHOLE, *MEDIA])
+    folder = write_media(name, where) if name in MEDIA else write_whole(name, where)
     for _ in range(draw.choice((1, 1, 2, 5))):
         damage(folder, draw)
     try:
-        chosen, tensors = plan(folder, ConvertOptions(outtype="f16", pre=PRE))
+        chosen, tensors = plan(folder, ConvertOptions(outtype="f16", pre=PRE, mmproj=name in MEDIA))
         for piece in pieces(chosen.out.stored, tensors):
             assert len(piece) < 2**30
     except GGMLError as e:
@@ -57,6 +59,12 @@ def try_folder(where: Path, draw: random.Random) -> str:
     except Exception as e:
         return f"{type(e).__name__}: {e}"[:150]
     return "converted"
+
+
+def write_media(name: str, where: Path) -> Path:
+    """Write a checkpoint with encoders of images or sound."""
+    write_folder(where / name, *(MEDIA[name].get(k) for k in ("config", "tensors", "files")))
+    return where / name
 
 
 def damage(folder: Path, draw: random.Random) -> None:
