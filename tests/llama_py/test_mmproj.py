@@ -137,6 +137,14 @@ def test_refused(tmp_path: Path) -> None:
         convert_media(folder)
 
 
+def test_an_encoder_without_a_number_of_layers(tmp_path: Path) -> None:
+    folder = write_tiny("mmproj-phi4", tmp_path)
+    vision = {**RECORDED["mmproj-phi4"]["config"]["vision_config"], "num_hidden_layers": None}
+    change(folder, "config.json", vision_config=vision)
+    with pytest.raises(ModelError, match="num_hidden_layers is missing"):
+        convert_media(folder)
+
+
 def test_unknown_names_have_a_remedy() -> None:
     with pytest.raises(ModelError, match="Qwen2_5_VLForConditionalGeneration"):
         media_converter("Qwen2_5VLForConditionalGeneration")

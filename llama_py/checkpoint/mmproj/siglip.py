@@ -164,7 +164,8 @@ class Phi4VisionConverter(MediaConverter):
 
     def read_vision(self) -> Config:
         found = super().read_vision()
-        name = next(n for n in ("num_hidden_layers", "num_layers", "depth") if n in found)
+        name = next((n for n in ("num_layers", "depth") if n in found), "num_hidden_layers")
+        self.need(found, name)
         found[name] -= 1
         self.n_layer = found[name]
         if self.n_layer < 1:
