@@ -171,7 +171,8 @@ class LowRankArray(LazyArray):
         first, b = self.a.read(), [one.b for one in pairs]
         if len(pairs) <= len(others) or axis == self.ndim - 1:
             raise self._error("a part of another matrix")
-        if self.ndim == 2 and all(np.array_equal(first, one.a.read()) for one in pairs[1:]):
+        is_shared = all(n == 1 for n in self.a.shape[:-2])
+        if is_shared and all(np.array_equal(first, one.a.read()) for one in pairs[1:]):
             return LowRankArray(self.a, b[0].concat(b[1:], axis))
         if self.ndim == 2:
             raise self._error("a part of a matrix with other inputs")

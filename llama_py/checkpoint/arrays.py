@@ -189,6 +189,8 @@ class LazyArray:
         """Apply a function that keeps shape and type, for example `lambda x: x + 1`."""
         if self.packed is not None:
             raise ModelError(f"values of blocks of {self.packed} cannot be changed")
+        if self.dtype.kind == "u":
+            raise AssertionError("bits cannot be changed as values")
         return self._new(self.shape, lambda: function(self.read()).astype(self.dtype, copy=False))
 
     def n_elements(self, n_values: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,8 +21,10 @@ from llama_py.checkpoint.model_name import size_label
 from llama_py.checkpoint.names import LAYERS, LLAMA, NUMBER, Names, find_layer, name_layers
 from llama_py.checkpoint.nvfp4 import take_nvfp4
 from llama_py.checkpoint.output import NewTensor, choose_type, count_parameters
+from llama_py.checkpoint.rotary import restore_llama3
 from llama_py.checkpoint.shared_keys import Key, Keys
-from llama_py.checkpoint.values import decay, plus_one
+from llama_py.checkpoint.stored import StoredModel
+from llama_py.checkpoint.values import decay, minus_one, plus_one, undo_decay
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 log = logging.getLogger("llama_py")
@@ -98,6 +101,14 @@ class Converter:
     roles      tokens of tokenizer.json whose role no file names
     endings    ends of tensors' names after the module
     kind       general.type
+
+    and for the way back, from a GGUF file to a checkpoint (export.py):
+
+    exports    model_type in transformers, by class, the usual class first; empty: no exports
+    prefers    names in config.json of keys with several names, in place of the first
+    constants  values of config.json that the architecture implies
+    derived    tensors that the keys of config.json imply
+    nfc        the tokenizer normalizes to NFC
     """
 
     arch: str = ""
@@ -117,6 +128,11 @@ class Converter:
     roles: ClassVar[Mapping[str, str]] = {}
     endings: ClassVar[tuple[str, ...]] = ("weight", "bias")
     kind: ClassVar[str] = "model"
+    exports: ClassVar[Mapping[str, str]] = {}
+    prefers: ClassVar[tuple[str, ...]] = ("intermediate_size",)
+    constants: ClassVar[Mapping[str, Any]] = {}
+    derived: ClassVar[tuple[str, ...]] = ("rope_freqs.weight",)
+    nfc: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -284,6 +300,41 @@ class Converter:
             )
         return found.format(layer) + dot + suffix
 
+    def restore(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
+        """Yield the tensors of the checkpoint that become a tensor of the file: the inverse of
+        `tensors`."""
+        stored = self.restore_name(name)
+        if stored.endswith(".A_log"):
+            array = array.map(undo_decay)
+        elif stored.endswith(".conv1d.weight"):
+            array = array.reshape(array.shape[0], 1, -1)
+        elif stored.endswith(self.adds_one):
+            array = array.map(minus_one)
+        yield stored, array
+
+    def restore_name(self, name: str) -> str:
+        """Return the name whose `rename` is this one. Raises ModelError for an unknown name."""
+        module, dot, suffix = name.rpartition(".")
+        if suffix not in ("weight", "bias"):
+            module, dot, suffix = name, "", ""
+        layer = find_layer(name)
+        pattern = module if layer is None else NUMBER.sub("{}", module + ".", 1)[:-1]
+        found = self._modules.get(pattern)
+        if found is None:
+            raise ModelError(
+                f"tensor {name[:100]!r} is unknown for {self.arch}, so it cannot be exported"
+            )
+        return found.format(layer) + dot + suffix
+
+    @cached_property
+    def _modules(self) -> Names:
+        """Modules by tensor; of several, the first in `names`."""
+        return {tensor: module for module, tensor in reversed([*self.names.items()])}
+
+    def unselect(self, name: str) -> str:
+        """Return the stored name whose `select` is this one."""
+        return name
+
     def adapters(self) -> Iterator[tuple[str, KeyValues, list[NewTensor]]]:
         """Yield the LoRA adapters of a checkpoint: task, keys, tensors."""
         yield from ()
@@ -308,6 +359,25 @@ class Converter:
             out.u32("attention.key_length", head_dim)
             out.u32("attention.value_length", head_dim)
         out.u32("general.file_type", self.file_type)
+
+    @classmethod
+    def choose_class(cls, model: StoredModel) -> str:
+        """Return the class of transformers of a file."""
+        return next(iter(cls.exports))
+
+    @classmethod
+    def restore_config(cls, model: StoredModel) -> dict[str, Any]:
+        """Return values of config.json by a file: the inverse of `keys`.
+
+        Raises ModelError for a file that transformers cannot describe.
+        """
+        found = model.restore((*KEYS, *LATER_KEYS, *cls.own_keys), cls.prefers)
+        found["num_hidden_layers"] = model.n_layer
+        if (size := model.get("attention.key_length")) is not None:
+            found["head_dim"] = size
+        found["vocab_size"] = model.n_vocab
+        found["tie_word_embeddings"] = not model.has("output.weight")
+        return {**found, **cls.restore_rope(model), **cls.constants}
 
     def copy(self, *keys: Key) -> None:
         """Set keys from config.json.
@@ -413,6 +483,29 @@ class Converter:
         windowed = self.rope.get("sliding_attention")
         if isinstance(windowed, dict) and (theta := windowed.get("rope_theta")) is not None:
             out.f32("rope.freq_base_swa", theta)
+
+    @classmethod
+    def restore_rope(cls, model: StoredModel) -> dict[str, Any]:
+        """Return the inverse of the keys of RoPE: rope_theta and rope_parameters."""
+        kind, theta = model.get("rope.scaling.type"), model.get("rope.freq_base", 10000.0)
+        rope: dict[str, Any] = {"rope_type": "default", "rope_theta": theta}
+        if kind not in (None, "none", "linear", "yarn"):
+            raise ModelError(f"RoPE of the type {kind!r} cannot be exported")
+        if kind in ("linear", "yarn"):
+            rope |= {"rope_type": kind, "factor": model.get("rope.scaling.factor", 1.0)}
+        if kind == "yarn":
+            rope[ORIGINAL] = model.get("rope.scaling.original_context_length")
+            for key, names in YARN:
+                if (value := model.get(f"rope.scaling.{key}")) is not None:
+                    rope[names[0]] = value
+        if (factors := model.values("rope_freqs.weight")) is not None:
+            rope |= restore_llama3(factors, theta)
+        if (sections := model.get("rope.dimension_sections")) is not None:
+            rope["mrope_section"] = sections[:3]
+        if (local := model.get("rope.freq_base_swa")) is None:
+            return {"rope_theta": theta, "rope_parameters": rope}
+        windowed = {"rope_type": "default", "rope_theta": local}
+        return {"rope_parameters": {"full_attention": rope, "sliding_attention": windowed}}
 
     def _yarn_keys(self, rope: Mapping[str, Any]) -> None:
         self.out.u32("rope.scaling.original_context_length", rope.get(ORIGINAL))

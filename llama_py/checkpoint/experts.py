@@ -10,7 +10,7 @@ from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
-from llama_py.checkpoint.merge import ExpertMerger, split_gate_up
+from llama_py.checkpoint.merge import ExpertMerger, split_experts, split_gate_up
 from llama_py.checkpoint.names import find_layer
 
 PARTS = ("down_proj", "gate_proj", "up_proj")
@@ -54,6 +54,10 @@ class ExpertsConverter(Converter):
         super().check_complete()
         for merger in self.mergers:
             merger.check_complete(self.folder.path)
+
+    def restore(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
+        for stored, one in super().restore(name, array, layer):
+            yield from split_experts(stored, one)
 
 
 class NextnConverter(Converter):

@@ -57,6 +57,16 @@ class ExpertMerger:
             )
 
 
+def split_experts(name: str, array: LazyArray) -> NamedArrays:
+    """Yield a tensor for each expert, the inverse of `ExpertMerger`; other tensors unchanged."""
+    match = re.fullmatch(r"(.*\bexperts)\.(\w+\.weight)", name)
+    if match is None or array.ndim != 3:
+        yield name, array
+        return
+    for i in range(array.shape[0]):
+        yield f"{match[1]}.{i}.{match[2]}", array.rows(i, i + 1).reshape(*array.shape[1:])
+
+
 class PartGatherer:
     """Collects tensors of groups until a group has all its parts."""
 

@@ -168,6 +168,32 @@ def read_card(text: str | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def write_card(metadata: Mapping[str, Any]) -> str:
+    """Return a model card with the keys general.*, the inverse of `read_card`; "" without any."""
+    found: dict[str, Any] = {
+        names[0]: value
+        for key, names in CARD.items()
+        if isinstance(value := metadata.get(f"general.{key}"), str)
+    }
+    for kind, name in (("base_model", "base_models"), ("dataset", "datasets")):
+        n = metadata.get(f"general.{kind}.count")
+        entries = [
+            {
+                key: value
+                for key in ENTRY
+                if isinstance(value := metadata.get(f"general.{kind}.{i}.{key}"), str)
+            }
+            for i in range(n if isinstance(n, int) else 0)
+        ]
+        if entries:
+            found[name] = entries
+    for key in ("tags", "languages"):
+        if isinstance(value := metadata.get(f"general.{key}"), list):
+            found[key] = value
+    lines = (f"{key}: {json.dumps(value)}\n" for key, value in found.items())  # JSON is YAML
+    return f"---\n{''.join(lines)}---\n" if found else ""
+
+
 def read_overrides(text: str) -> dict[str, Any]:
     """Return the values of a file of --metadata. Raises ValueError unless it is a JSON object."""
     found = json.loads(text)

@@ -24,6 +24,12 @@ def permute(array: LazyArray, n_head: int) -> LazyArray:
     return array.reshape(n_head, 2, n // n_head // 2, *rest).swap(1, 2).reshape(n, *rest)
 
 
+def unpermute(array: LazyArray, n_head: int) -> LazyArray:
+    """Return the rows in the order before `permute`."""
+    n, *rest = array.shape
+    return array.reshape(n_head, n // n_head // 2, 2, *rest).swap(1, 2).reshape(n, *rest)
+
+
 def rope_factors(rope: Mapping[str, Any], n_rot: int, factor: float = 8.0) -> NamedArrays:
     """Yield the factors of frequencies of Llama 3.1 if the RoPE has this type."""
     if str(rope.get("rope_type")).lower() == "llama3":
@@ -48,6 +54,20 @@ def llama3_factors(
     long = np.where(wavelength > context / low, kind(factor), between)
     found: npt.NDArray[Any] = np.where(wavelength < context / high, kind(1), long)
     return found
+
+
+def restore_llama3(factors: npt.NDArray[np.float32], theta: float) -> dict[str, Any]:
+    """Return the parameters with these factors of frequencies, the inverse of `llama3_factors`.
+
+    Raises ModelError if the factors are not of this type.
+    """
+    rope: dict[str, Any] = {"rope_type": "llama3", "rope_theta": theta}
+    rope |= {"factor": float(factors.max()), "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    for context in (8192, *(2**n for n in range(4, 21))):
+        rope[ORIGINAL] = context
+        if np.allclose(llama3_factors(rope, 2 * len(factors)), factors, rtol=1e-5, atol=0):
+            return rope
+    raise ModelError("rope_freqs.weight cannot be exported: the RoPE is not of the type llama3")
 
 
 def long_factors(rope: Mapping[str, Any], n_rot: int) -> NamedArrays:

@@ -1,4 +1,5 @@
-"""Command line of llama-py-gguf: inspect, change, split, merge, convert and quantize model files.
+"""Command line of llama-py-gguf: inspect, change, split, merge, convert, export and quantize
+model files.
 
 Commands read only the metadata of a file, and the tensors that they copy.
 """
@@ -12,8 +13,9 @@ from llama_py.params.option import Params, get_options, option
 from llama_py.params.rules import integers
 from llama_py_tools.command.options import OptionParser, read
 from llama_py_tools.command.params import CommonParams
-from llama_py_tools.gguf import convert, quantize_params
+from llama_py_tools.gguf import convert, export, quantize_params
 from llama_py_tools.gguf.convert import ConvertParams
+from llama_py_tools.gguf.export import ExportParams
 from llama_py_tools.gguf.quantize_params import QuantizeParams
 from llama_py_tools.gguf.sizes import parse_size
 from llama_py_tools.models import session
@@ -165,6 +167,7 @@ COMMANDS: dict[str, tuple[type[Params], Callable[[argparse.Namespace], int | Non
     "split": (SplitParams, _split, "split a file into shards"),
     "merge": (MergeParams, _merge, "merge shards into one file"),
     "convert": (ConvertParams, convert.run, "convert a Hugging Face checkpoint to GGUF"),
+    "export": (ExportParams, export.run, "export a GGUF file to a Hugging Face folder"),
     "quantize": (QuantizeParams, quantize_params.run, "quantize the tensors of a file"),
     "diff": (
         FileDiffParams,
@@ -174,7 +177,7 @@ COMMANDS: dict[str, tuple[type[Params], Callable[[argparse.Namespace], int | Non
 }
 
 
-EPILOGS = {"convert": convert.EPILOG, "quantize": quantize_params.EPILOG}
+EPILOGS = {"convert": convert.EPILOG, "export": export.EPILOG, "quantize": quantize_params.EPILOG}
 
 
 def parser() -> OptionParser:
@@ -208,6 +211,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         c = read(args, ConvertParams)
         if not c.folder and not c.listed:
             p.error("convert needs FOLDER or --list")
+    if args.command == "export":
+        e = read(args, ExportParams)
+        if not e.folder and not e.listed:
+            p.error("export needs IN and FOLDER, or --list")
     if args.command == "quantize":
         quantize_params.check(p, args)
     return session.run(COMMANDS[args.command][1], args)

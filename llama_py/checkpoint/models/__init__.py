@@ -20,6 +20,13 @@ def converters() -> dict[str, type[Converter]]:
     return collect(Converter, __name__)
 
 
+@cache
+def exporters() -> dict[str, type[Converter]]:
+    """Return the converters that can export a model, by architecture."""
+    kinds = {*converters().values()}
+    return {kind.arch: kind for kind in kinds if kind.__dict__.get("exports")}
+
+
 def converter(name: str) -> type[Converter]:
     """Return the converter of a class in transformers. Raises ModelError for an unknown name."""
     found = converters().get(name)

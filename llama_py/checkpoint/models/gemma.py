@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
@@ -10,7 +11,9 @@ from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.names import HEAD_NORMS
 from llama_py.checkpoint.pooling import find_modules, pooling_keys
 from llama_py.checkpoint.safetensors import read_safetensors
+from llama_py.checkpoint.shared_keys import WINDOW, Keys
 from llama_py.checkpoint.special_tokens import SpecialTokens
+from llama_py.checkpoint.stored import StoredModel
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 END_OF_TURN = 107  # a token of CodeGemma
@@ -20,6 +23,14 @@ GEMMA_NORMS = {
     "post_feedforward_layernorm": "post_ffw_norm",
 }
 
+PERIOD, LOCAL_THETA = 6, 10000.0  # of windows, of their RoPE
+GEMMA2_KEYS: Keys = (
+    ("attn_logit_softcapping", "f32!", ("attn_logit_softcapping",)),
+    ("final_logit_softcapping", "f32!", ("final_logit_softcapping",)),
+    WINDOW,
+)
+GEMMA3_KEYS: Keys = (("final_logit_softcapping", "f32", ("final_logit_softcapping",)), WINDOW)
+
 
 class GemmaConverter(Converter):
     """The embeddings are the output matrix as well."""
@@ -28,6 +39,7 @@ class GemmaConverter(Converter):
     classes = ("GemmaForCausalLM",)
     skipped = ("lm_head.weight",)
     adds_one = ("norm.weight",)
+    exports: ClassVar[Mapping[str, str]] = {"GemmaForCausalLM": "gemma"}
 
     def keys(self) -> None:
         head_dim = self.integer("head_dim")
@@ -56,14 +68,16 @@ class Gemma2Converter(GemmaConverter):
     arch = "gemma2"
     classes = ("Gemma2ForCausalLM",)
     layers = GEMMA_NORMS
+    exports = {"Gemma2ForCausalLM": "gemma2"}
 
     def keys(self) -> None:
         super().keys()
-        self.out.set_all({
-            "attn_logit_softcapping": self.find("attn_logit_softcapping"),
-            "final_logit_softcapping": self.find("final_logit_softcapping"),
-            "attention.sliding_window": self.integer("sliding_window"),
-        })  # fmt: skip
+        self.copy(*GEMMA2_KEYS)
+
+    @classmethod
+    def restore_config(cls, model: StoredModel) -> dict[str, Any]:
+        found = {**super().restore_config(model), **model.restore(GEMMA2_KEYS, cls.prefers)}
+        return {**found, "query_pre_attn_scalar": query_scalar(model, 46)}
 
     def vocabulary(self, v: Vocabulary) -> None:
         v.sentencepiece()
@@ -85,6 +99,7 @@ class Gemma3Converter(Converter):
         "rope_local_base_freq": 1e4,
     }
     adds_one: ClassVar[tuple[str, ...]] = ("norm.weight",)
+    exports = {"Gemma3ForCausalLM": "gemma3_text"}
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if "embed_tokens.weight" in name:
@@ -106,9 +121,7 @@ class Gemma3Converter(Converter):
         super().keys()
         if self.find("attn_logit_softcapping") is not None:
             raise ModelError("attn_logit_softcapping of Gemma 3 must be null")
-        head_dim, softcap = self.integer("head_dim"), self.find("final_logit_softcapping")
-        has_window = self.config.get("sliding_window_pattern") != 1
-        window = {"attention.sliding_window": self.find("sliding_window")}
+        head_dim = self.integer("head_dim")
         self.out.set_all({
             "context_length": self.integer("max_position_embeddings"),
             "attention.head_count": self.integer("num_attention_heads"),
@@ -116,10 +129,33 @@ class Gemma3Converter(Converter):
             "attention.key_length": head_dim,
             "attention.value_length": head_dim,
             "rope.freq_base": self.full_rope.get("rope_theta", 1e6),
-            **({"final_logit_softcapping": softcap} if softcap else {}),
-            **(window if has_window else {}),
             "attention.head_count_kv": self.integer("num_key_value_heads"),
         })  # fmt: skip
+        if self.find("final_logit_softcapping"):
+            self.copy(GEMMA3_KEYS[0])
+        if self.config.get("sliding_window_pattern") != 1:
+            self.copy(GEMMA3_KEYS[1])
+
+    @classmethod
+    def restore_config(cls, model: StoredModel) -> dict[str, Any]:
+        found = {**super().restore_config(model), **model.restore(GEMMA3_KEYS, cls.prefers)}
+        period = model.get("attention.sliding_window_pattern", PERIOD)
+        if "sliding_window" not in found:
+            found["sliding_window_pattern"] = period = 1
+        elif type(period) is not int:
+            raise ModelError(f"a period of windows must be an integer, got {str(period)[:50]}")
+        kinds = ("full_attention", "sliding_attention")
+        found["layer_types"] = [kinds[(i + 1) % period != 0] for i in range(model.n_layer)]
+        return {**found, "query_pre_attn_scalar": query_scalar(model, 62)}
+
+    @classmethod
+    def restore_rope(cls, model: StoredModel) -> dict[str, Any]:
+        found = super().restore_rope(model)
+        if "rope_theta" not in found:
+            return found
+        local = {"rope_type": "default", "rope_theta": LOCAL_THETA}
+        whole = found["rope_parameters"]
+        return {"rope_parameters": {"full_attention": whole, "sliding_attention": local}}
 
     def vocabulary(self, v: Vocabulary) -> None:
         if v.has("tokenizer.model"):
@@ -127,6 +163,14 @@ class Gemma3Converter(Converter):
             self.out.boolean("tokenizer.ggml.add_space_prefix", False)
         else:
             v.bpe()
+
+
+def query_scalar(model: StoredModel, n_largest: int) -> int:
+    """Return the size by which llama.cpp scales queries: the head's, or in the model with n_largest
+    layers the embeddings' per head (llama_model_gemma2)."""
+    if model.n_layer == n_largest:
+        return int(model.get("embedding_length") // model.get("attention.head_count"))
+    return int(model.get("attention.key_length"))
 
 
 class EmbeddingGemmaConverter(Gemma3Converter):

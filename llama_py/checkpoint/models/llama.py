@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter
-from llama_py.checkpoint.rotary import permute, rope_factors
+from llama_py.checkpoint.rotary import permute, rope_factors, unpermute
 from llama_py.checkpoint.shared_keys import VOCAB_SIZE
 from llama_py.checkpoint.special_tokens import SpecialTokens
+from llama_py.checkpoint.stored import StoredModel
 from llama_py.checkpoint.vocabulary import Vocabulary
 from llama_py.checkpoint.vocabulary_mistral import write_mistral
 
@@ -40,6 +42,12 @@ class RotatedConverter(Converter):
             array = permute(array, self.n_heads(layer, "q_proj" in name))
         yield from super().tensors(name, array, layer)
 
+    def restore(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
+        for stored, one in super().restore(name, array, layer):
+            if self.permutes and stored.endswith(ROTATED):
+                one = unpermute(one, self.n_heads(layer, "q_proj" in stored))
+            yield stored, one
+
     def n_heads(self, layer: int | None, of_queries: bool) -> int:
         """Return the number of heads of queries, or of keys."""
         if not of_queries and self.find("n_kv_heads", "num_key_value_heads") is not None:
@@ -62,6 +70,10 @@ class LlamaConverter(RotatedConverter, ExpertsConverter):
     )
     layers = MIXTRAL
     parts = ("w1", "w2", "w3")
+    exports: ClassVar[Mapping[str, str]] = {
+        "LlamaForCausalLM": "llama",
+        "MixtralForCausalLM": "mixtral",
+    }
 
     def select(self, name: str) -> str | None:
         name = name.replace("text_model.", "")  # SmolVLM
@@ -75,6 +87,20 @@ class LlamaConverter(RotatedConverter, ExpertsConverter):
         super().keys()
         self.copy(VOCAB_SIZE)
         self.out.u32("rope.dimension_count", self.head_dim)
+
+    @classmethod
+    def choose_class(cls, model: StoredModel) -> str:
+        return [*cls.exports][model.has("blk.0.ffn_gate_inp.weight")]
+
+    @classmethod
+    def restore_config(cls, model: StoredModel) -> dict[str, Any]:
+        found = super().restore_config(model)
+        size, n_head = model.get("rope.dimension_count"), found.get("num_attention_heads")
+        if size is not None and size * n_head != found.get("hidden_size"):
+            found.setdefault("head_dim", size)
+        for name, part in (("attention_bias", "attn_q"), ("mlp_bias", "ffn_gate")):
+            found[name] = model.has(f"blk.0.{part}.bias")
+        return found
 
     def extra(self) -> NamedArrays:
         yield from rope_factors(self.full_rope, self.head_dim)

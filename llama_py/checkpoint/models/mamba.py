@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -10,15 +11,28 @@ from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.names import STATE_SPACE, name_layers
+from llama_py.checkpoint.shared_keys import Keys
+from llama_py.checkpoint.stored import StoredModel
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 CONTEXT = 2**20  # default length; Mamba has no limit
 MODEL = {
-    "backbone.embedding": "token_embd",
     "backbone.embeddings": "token_embd",
+    "backbone.embedding": "token_embd",
     "backbone.norm_f": "output_norm",
     "lm_head": "output",
 }
+WIDTH, INNER = ("hidden_size", "d_model"), ("intermediate_size", "d_inner")
+KERNEL, STATE = ("conv_kernel", "d_conv"), ("state_size", "d_state")
+EPSILON, RANK = ("layer_norm_epsilon", "rms_norm_eps"), ("time_step_rank", "dt_rank")
+# Values of config.json without which a key has a default.
+STATE_KEYS: Keys = (
+    ("embedding_length", "u32", WIDTH),
+    ("ssm.conv_kernel", "u32", KERNEL),
+    ("ssm.inner_size", "u32", INNER),
+    ("ssm.state_size", "u32", STATE),
+    ("attention.layer_norm_rms_epsilon", "f32", EPSILON),
+)
 MIXER = {f"mixer.{module}": tensor for module, tensor in STATE_SPACE.items()}
 NAMES = {**MODEL, **name_layers("backbone.layers.{}", {**MIXER, "norm": "attn_norm"})}
 
@@ -37,11 +51,24 @@ class MambaConverter(Converter):
         **name_layers("model.layers.{}", {**STATE_SPACE, "norm": "attn_norm"}),
     }
 
+    exports: ClassVar[Mapping[str, str]] = {
+        "MambaForCausalLM": "mamba",
+        "FalconMambaForCausalLM": "falcon_mamba",
+    }
+    nfc = True
     embeddings: LazyArray | None = None
 
+    @classmethod
+    def choose_class(cls, model: StoredModel) -> str:
+        return [*cls.exports][bool(model.get("ssm.dt_b_c_rms"))]
+
+    @classmethod
+    def restore_config(cls, model: StoredModel) -> dict[str, Any]:
+        return {**restore_state_space(model), RANK[0]: model.get("ssm.time_step_rank")}
+
     def keys(self) -> None:
-        out, n_embd = self.out, self.integer("hidden_size", "d_model")
-        n_inner = self.find("intermediate_size", "d_inner") or 2 * n_embd
+        out, n_embd = self.out, self.integer(*WIDTH)
+        n_inner = self.find(*INNER) or 2 * n_embd
         if n_inner != 2 * n_embd:
             raise self.refuse(("intermediate_size",), f"twice {n_embd}, got {n_inner}")
         out.u32("context_length", CONTEXT)
@@ -49,12 +76,12 @@ class MambaConverter(Converter):
         out.u32("feed_forward_length", 0)
         out.u32("attention.head_count", 0)
         out.u32("block_count", self.n_layer)
-        out.u32("ssm.conv_kernel", self.find("conv_kernel", "d_conv") or 4)
+        out.u32("ssm.conv_kernel", self.find(*KERNEL) or 4)
         out.u32("ssm.inner_size", n_inner)
-        out.u32("ssm.state_size", self.find("state_size", "d_state") or 16)
-        rank = self.find("time_step_rank", "dt_rank")
+        out.u32("ssm.state_size", self.find(*STATE) or 16)
+        rank = self.find(*RANK)
         out.u32("ssm.time_step_rank", rank if type(rank) is int and rank else -(n_embd // -16))
-        epsilon = self.find("layer_norm_epsilon", "rms_norm_eps") or 1e-5
+        epsilon = self.find(*EPSILON) or 1e-5
         out.f32("attention.layer_norm_rms_epsilon", epsilon)
         out.boolean("ssm.dt_b_c_rms", self.find("model_type") == "falcon_mamba")
         out.u32("general.file_type", self.file_type)
@@ -75,6 +102,16 @@ class MambaConverter(Converter):
 
     def vocabulary(self, v: Vocabulary) -> None:
         write_padded(self, v, 8, prefers_json=True)
+
+
+def restore_state_space(model: StoredModel) -> dict[str, Any]:
+    """Return values of config.json that Mamba and Mamba 2 share."""
+    found = model.restore(STATE_KEYS, ())
+    found["num_hidden_layers"], found["vocab_size"] = model.n_layer, model.n_vocab
+    found["use_conv_bias"] = model.has("blk.0.ssm_conv1d.bias")
+    found["use_bias"] = model.has("blk.0.ssm_in.bias")
+    found["tie_word_embeddings"] = not model.has("output.weight")
+    return found
 
 
 def write_padded(c: Converter, v: Vocabulary, multiple: int, prefers_json: bool) -> None:
@@ -102,6 +139,21 @@ class Mamba2Converter(Converter):
     arch = "mamba2"
     classes: ClassVar[tuple[str, ...]] = ("Mamba2ForCausalLM",)
     names = NAMES
+    exports: ClassVar[Mapping[str, str]] = {"Mamba2ForCausalLM": "mamba2"}
+    nfc = True
+
+    @classmethod
+    def restore_config(cls, model: StoredModel) -> dict[str, Any]:
+        found, n = restore_state_space(model), model.get("ssm.time_step_rank")
+        found |= {"num_heads": n, "n_groups": model.get("ssm.group_count", 1)}
+        found["head_dim"] = found[INNER[0]] // max(n, 1)
+        return {**found, "expand": found[INNER[0]] // max(found[WIDTH[0]], 1)}
+
+    def restore(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
+        for stored, one in super().restore(name, array, layer):
+            is_flat = stored.endswith((".A_log", ".D", ".mixer.norm.weight"))
+            one = one.reshape(-1) if is_flat else one
+            yield stored.replace(".dt_proj.bias", ".dt_bias"), one
 
     @property
     def n_inner(self) -> int:

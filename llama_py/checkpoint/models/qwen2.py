@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from llama_py.checkpoint.converter import Converter
@@ -19,6 +20,9 @@ class Qwen2Converter(Converter):
         "DotsOCRForCausalLM",
     )
     tokenizer = "either"
+
+    exports: ClassVar[Mapping[str, str]] = {"Qwen2ForCausalLM": "qwen2"}
+    nfc = True
 
     def select(self, name: str) -> str | None:
         selected = super().select(name)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays, stack
 from llama_py.checkpoint.models.qwen2 import Qwen2Converter
 from llama_py.checkpoint.names import HEAD_NORMS
+from llama_py.checkpoint.stored import StoredModel
 
 RANK = 4  # llama_pooling_type
 RERANK_TEMPLATE = (
@@ -28,6 +29,13 @@ class Qwen3Converter(Qwen2Converter):
         "Qwen3ForSequenceClassification",
     )
     layers = HEAD_NORMS
+    exports = {"Qwen3ForCausalLM": "qwen3"}
+
+    @classmethod
+    def restore_config(cls, model: StoredModel) -> dict[str, Any]:
+        if model.has("cls.output.weight"):
+            raise ModelError("rerankers cannot be exported: the file lacks the output matrix")
+        return {**super().restore_config(model), "attention_bias": model.has("blk.0.attn_q.bias")}
 
     @cached_property
     def is_reranker(self) -> bool:
