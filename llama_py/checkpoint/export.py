@@ -22,7 +22,7 @@ from ggml_py.types import BF16, F16, F32, GGMLType
 from llama_py.checkpoint.arrays import Array, LazyArray
 from llama_py.checkpoint.convert import wrap_errors
 from llama_py.checkpoint.converter import Converter, ConvertOptions
-from llama_py.checkpoint.exported_tokens import Tokens, tokenizer_files
+from llama_py.checkpoint.exported_tokens import StoredTokens, tokenizer_files
 from llama_py.checkpoint.floats import from_bits
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.folder_writer import FolderTensor, write_checkpoint
@@ -134,7 +134,7 @@ def choose_outtype(file: GGUFFile, options: ExportOptions) -> GGMLType:
 
 def small_files(kind: type[Converter], model: StoredModel, type: GGMLType) -> dict[str, bytes]:
     """Return all files but weights; type: of most matrices."""
-    name, tokens = kind.choose_class(model), Tokens(model)
+    name, tokens = kind.choose_class(model), StoredTokens(model)
     ids = {f"{role}_token_id": i for role, i in tokens.ids.items() if role in ("bos", "eos", "pad")}
     config = {"architectures": [name], "model_type": kind.exports[name]}
     config |= {**kind.restore_config(model), **ids, "dtype": DTYPES[type]}

@@ -28,8 +28,8 @@ BYTE_LEVEL = {"add_prefix_space": False, "trim_offsets": False, "use_regex": Fal
 ROLES = ("bos", "eos", "unk", "sep", "pad", "mask")
 
 
-class Tokens:
-    """Tokens of a file.
+class StoredTokens:
+    """StoredTokens of a file.
 
     texts, types   by id
     ids            by role
@@ -69,7 +69,7 @@ def tokenizer_files(model: StoredModel, nfc: bool) -> Files:
     Raises ModelError for an unknown pre-tokenizer. Without tokens, or for a kind of tokenizer
     that cannot be exported, no files; the latter with a warning.
     """
-    tokens = Tokens(model)
+    tokens = StoredTokens(model)
     if tokens.kind in (None, "none"):
         return {}
     write = WRITERS.get(tokens.kind)
@@ -82,7 +82,7 @@ def tokenizer_files(model: StoredModel, nfc: bool) -> Files:
     return {**write(tokens, nfc), **_templates(model)}
 
 
-def _byte_level(tokens: Tokens, nfc: bool) -> Files:
+def _byte_level(tokens: StoredTokens, nfc: bool) -> Files:
     """Return a byte-level BPE as tokenizer.json."""
     name = tokens.model.get(f"{PREFIX}pre", "default")
     pre = PRE_TOKENIZERS.get(name)
@@ -137,7 +137,7 @@ def _check_splits(text: bytes, name: str, pre: PreTokenizer) -> None:
         log.warning("the pre-tokenizer %s is only approximated in tokenizer.json", name)
 
 
-def _sentencepiece(tokens: Tokens, nfc: bool) -> Files:
+def _sentencepiece(tokens: StoredTokens, nfc: bool) -> Files:
     """Return a BPE of SentencePiece as tokenizer.model and tokenizer.json."""
     scores = tokens.model.get(f"{PREFIX}scores", [0.0] * len(tokens.texts))
     has_prefix = bool(tokens.model.get(f"{PREFIX}add_space_prefix", True))
@@ -191,7 +191,7 @@ def merges_by_score(vocab: Mapping[str, int], scores: Sequence[float]) -> list[t
     return [(left, right) for *_, left, right in sorted(found)]
 
 
-def _pieces(tokens: Tokens, scores: Sequence[float], has_prefix: bool) -> bytes:
+def _pieces(tokens: StoredTokens, scores: Sequence[float], has_prefix: bool) -> bytes:
     """Return a SentencePiece model (sentencepiece_model.proto)."""
     last = max(tokens.vocab.values(), default=-1)
     out = list[bytes]()
@@ -222,7 +222,7 @@ def _varint(value: int) -> bytes:
     return bytes([*made, value])
 
 
-def _tokenizer_json(tokens: Tokens, parts: Mapping[str, Any]) -> bytes:
+def _tokenizer_json(tokens: StoredTokens, parts: Mapping[str, Any]) -> bytes:
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     added = [
         {"id": i, "content": text, **flags, "special": is_special}
@@ -233,7 +233,7 @@ def _tokenizer_json(tokens: Tokens, parts: Mapping[str, Any]) -> bytes:
 
 
 def _post_processor(
-    tokens: Tokens, adds_bos: bool, steps: Sequence[dict[str, Any]]
+    tokens: StoredTokens, adds_bos: bool, steps: Sequence[dict[str, Any]]
 ) -> dict[str, Any] | None:
     """Return a processor that adds bos and eos after `steps`."""
     roles = [r for r, default in (("bos", adds_bos), ("eos", False)) if tokens.adds(r, default)]
@@ -264,7 +264,7 @@ def _one(found: Mapping[str, dict[str, Any]], role: str) -> list[dict[str, Any]]
     return [found[role]] if role in found else []
 
 
-def _config(tokens: Tokens, adds_bos: bool, more: Mapping[str, Any] | None = None) -> bytes:
+def _config(tokens: StoredTokens, adds_bos: bool, more: Mapping[str, Any] | None = None) -> bytes:
     """Return tokenizer_config.json, with the texts of the roles."""
     found: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -290,7 +290,7 @@ def _templates(model: StoredModel) -> Files:
     return found
 
 
-WRITERS: Mapping[str, Callable[[Tokens, bool], Files]] = {
+WRITERS: Mapping[str, Callable[[StoredTokens, bool], Files]] = {
     "gpt2": _byte_level,
     "llama": _sentencepiece,
 }
