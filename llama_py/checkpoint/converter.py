@@ -18,11 +18,34 @@ from llama_py.checkpoint.keys import KeyValues
 from llama_py.checkpoint.merge import PartGatherer
 from llama_py.checkpoint.metadata import ModelMetadata
 from llama_py.checkpoint.model_name import size_label
-from llama_py.checkpoint.names import LAYERS, LLAMA, NUMBER, Names, find_layer, name_layers
+from llama_py.checkpoint.names import (
+    LAYERS,
+    LLAMA,
+    MEDIA,
+    MEDIA_STARTS,
+    NUMBER,
+    Names,
+    find_layer,
+    name_layers,
+)  # fmt: skip
 from llama_py.checkpoint.nvfp4 import take_nvfp4
 from llama_py.checkpoint.output import NewTensor, choose_type, count_parameters
-from llama_py.checkpoint.rotary import restore_llama3
-from llama_py.checkpoint.shared_keys import Key, Keys
+from llama_py.checkpoint.rotary import restore_rope
+from llama_py.checkpoint.shared_keys import (
+    KEYS,
+    LATER_KEYS,
+    LAYER_COUNTS,
+    LOCAL_THETA,
+    ORIGINAL,
+    PARTIAL,
+    SCORE_NAMES,
+    SCORED,
+    THETA,
+    TYPES_SCORES,
+    YARN,
+    Key,
+    Keys,
+)
 from llama_py.checkpoint.stored import StoredModel
 from llama_py.checkpoint.values import decay, minus_one, plus_one, undo_decay
 from llama_py.checkpoint.vocabulary import Vocabulary
@@ -41,16 +64,6 @@ FILE_TYPES: Mapping[str, tuple[int, GGMLType]] = {
 BLOCK_FILES = {"MXFP4_MOE": 38, "NVFP4": 39}
 OUTTYPES = (*FILE_TYPES, "auto")
 SCORES = {"softmax": 1, "sigmoid": 2, "sqrtsoftplus": 4}  # expert_gating_func
-# Parts of names in modules of images and sound, not converted for a text model.
-MEDIA_STARTS = (
-    "mlp", "vit.", "vpm.", "siglip2.", "conformer.", "merger.", "resampler.", "sound_encoder.",
-    "sound_projection.", "speech_embeddings.",
-)  # fmt: skip
-MEDIA = (
-    "visual.", "vision.", "audio.", "talker.", "vision_", "audio_", "token2wav.", "code2wav.",
-    "projector.", "pre_mm_projector_norm", "image_newline", "view_seperator", "patch_embed",
-    "patch_embedding", "patch_merger.", "patch_merge_mlp.", "model.connector.",
-)  # fmt: skip
 UNUSED = (".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq")
 # Ends of names, and their replacements
 RENAMED = (("e_score_correction_bias", "e_score_correction.bias"), (".dt_bias", ".dt_proj.bias"))
@@ -487,25 +500,7 @@ class Converter:
     @classmethod
     def restore_rope(cls, model: StoredModel) -> dict[str, Any]:
         """Return the inverse of the keys of RoPE: rope_theta and rope_parameters."""
-        kind, theta = model.get("rope.scaling.type"), model.get("rope.freq_base", 10000.0)
-        rope: dict[str, Any] = {"rope_type": "default", "rope_theta": theta}
-        if kind not in (None, "none", "linear", "yarn"):
-            raise ModelError(f"RoPE of the type {kind!r} cannot be exported")
-        if kind in ("linear", "yarn"):
-            rope |= {"rope_type": kind, "factor": model.get("rope.scaling.factor", 1.0)}
-        if kind == "yarn":
-            rope[ORIGINAL] = model.get("rope.scaling.original_context_length")
-            for key, names in YARN:
-                if (value := model.get(f"rope.scaling.{key}")) is not None:
-                    rope[names[0]] = value
-        if (factors := model.values("rope_freqs.weight")) is not None:
-            rope |= restore_llama3(factors, theta)
-        if (sections := model.get("rope.dimension_sections")) is not None:
-            rope["mrope_section"] = sections[:3]
-        if (local := model.get("rope.freq_base_swa")) is None:
-            return {"rope_theta": theta, "rope_parameters": rope}
-        windowed = {"rope_type": "default", "rope_theta": local}
-        return {"rope_parameters": {"full_attention": rope, "sliding_attention": windowed}}
+        return restore_rope(model)
 
     def _yarn_keys(self, rope: Mapping[str, Any]) -> None:
         self.out.u32("rope.scaling.original_context_length", rope.get(ORIGINAL))
@@ -513,58 +508,3 @@ class Converter:
             value = next((rope[n] for n in names if rope.get(n) is not None), None)
             if value is not None:
                 self.out.f32(f"rope.scaling.{key}", value)
-
-
-LAYER_COUNTS = (
-    "n_layers", "num_hidden_layers", "n_layer", "num_layers", "num_transformer_layers",
-)  # fmt: skip
-ORIGINAL = "original_max_position_embeddings"
-THETA = (
-    "global_rope_theta", "rope_global_theta", "rope_theta_global", "rope_theta", "rotary_emb_base",
-)  # fmt: skip
-LOCAL_THETA = (
-    "local_rope_theta", "rope_local_theta", "rope_theta_local", "swa_rope_theta",
-    "rope_local_base_freq",
-)  # fmt: skip
-PARTIAL = ("partial_rotary_factor", "rope_pct", "rope_percent")
-YARN = (
-    ("yarn_ext_factor", ("extrapolation_factor",)),
-    ("yarn_attn_factor", ("attention_factor", "attn_factor")),
-    ("yarn_beta_fast", ("beta_fast",)),
-    ("yarn_beta_slow", ("beta_slow",)),
-)
-# Keys of the architecture, their types, and their names in config.json: before RoPE and after it.
-KEYS: Keys = (
-    ("context_length", "u32", (
-        "max_position_embeddings", "n_ctx", "n_positions", "max_length", "max_sequence_length",
-        "model_max_length")),
-    ("embedding_length", "u32", ("hidden_size", "n_embd", "dim")),
-    ("feed_forward_length", "count", (
-        "prefix_dense_intermediate_size", "dense_intermediate_size", "intermediate_size",
-        "n_inner", "hidden_dim")),
-    ("attention.head_count", "count", ("num_attention_heads", "n_head", "n_heads")),
-    ("attention.head_count_kv", "count", ("num_key_value_heads", "n_kv_heads")),
-)  # fmt: skip
-LATER_KEYS: Keys = (
-    ("attention.layer_norm_rms_epsilon", "f32", ("rms_norm_eps", "norm_eps")),
-    ("attention.layer_norm_epsilon", "f32", (
-        "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon")),
-    ("expert_count", "u32", ("num_local_experts", "num_experts", "n_routed_experts")),
-    ("expert_used_count", "u32", (
-        "num_experts_per_tok", "num_experts_per_token", "top_k_experts")),
-    ("expert_group_count", "u32", ("n_group",)),
-    ("expert_group_used_count", "u32", ("topk_group",)),
-)  # fmt: skip
-SCORED = ("num_local_experts", "num_experts", "n_routed_experts")
-# The function of the scores, by model_type of transformers
-TYPES_SCORES = dict.fromkeys(
-    (
-        "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_linear", "glm4_moe_lite", "glm_moe_dsa",
-        "dots1", "dots3_note", "minimax_m2", "minimax_m3", "bailing_moe_v2", "exaone_moe",
-    ),
-    "sigmoid",
-)  # fmt: skip
-SCORE_NAMES = (
-    "score_function", "scoring_func", "score_func", "moe_router_activation",
-    "moe_router_activation_func", "expert_selection_fn",
-)  # fmt: skip

@@ -29,7 +29,7 @@ ROLES = ("bos", "eos", "unk", "sep", "pad", "mask")
 
 
 class StoredTokens:
-    """StoredTokens of a file.
+    """Tokens of a file.
 
     texts, types   by id
     ids            by role

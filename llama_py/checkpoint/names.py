@@ -105,3 +105,14 @@ STATE_SPACE = {
     "out_proj": "ssm_out",
 }
 MAMBA = {f"mamba.{module}": tensor for module, tensor in STATE_SPACE.items()}
+
+# Parts of names in modules of images and sound, not converted for a text model.
+MEDIA_STARTS = (
+    "mlp", "vit.", "vpm.", "siglip2.", "conformer.", "merger.", "resampler.", "sound_encoder.",
+    "sound_projection.", "speech_embeddings.",
+)  # fmt: skip
+MEDIA = (
+    "visual.", "vision.", "audio.", "talker.", "vision_", "audio_", "token2wav.", "code2wav.",
+    "projector.", "pre_mm_projector_norm", "image_newline", "view_seperator", "patch_embed",
+    "patch_embedding", "patch_merger.", "patch_merge_mlp.", "model.connector.",
+)  # fmt: skip

@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
+from llama_py.checkpoint.shared_keys import ORIGINAL, YARN
+from llama_py.checkpoint.stored import StoredModel
 
 
 def permute(array: LazyArray, n_head: int) -> LazyArray:
@@ -81,4 +83,24 @@ def long_factors(rope: Mapping[str, Any], n_rot: int) -> NamedArrays:
         yield f"rope_factors_{name}.weight", LazyArray.from_values(factors)
 
 
-ORIGINAL = "original_max_position_embeddings"
+def restore_rope(model: StoredModel) -> dict[str, Any]:
+    """Return the inverse of the keys of RoPE: rope_theta and rope_parameters."""
+    kind, theta = model.get("rope.scaling.type"), model.get("rope.freq_base", 10000.0)
+    rope: dict[str, Any] = {"rope_type": "default", "rope_theta": theta}
+    if kind not in (None, "none", "linear", "yarn"):
+        raise ModelError(f"RoPE of the type {kind!r} cannot be exported")
+    if kind in ("linear", "yarn"):
+        rope |= {"rope_type": kind, "factor": model.get("rope.scaling.factor", 1.0)}
+    if kind == "yarn":
+        rope[ORIGINAL] = model.get("rope.scaling.original_context_length")
+        for key, names in YARN:
+            if (value := model.get(f"rope.scaling.{key}")) is not None:
+                rope[names[0]] = value
+    if (factors := model.values("rope_freqs.weight")) is not None:
+        rope |= restore_llama3(factors, theta)
+    if (sections := model.get("rope.dimension_sections")) is not None:
+        rope["mrope_section"] = sections[:3]
+    if (local := model.get("rope.freq_base_swa")) is None:
+        return {"rope_theta": theta, "rope_parameters": rope}
+    windowed = {"rope_type": "default", "rope_theta": local}
+    return {"rope_parameters": {"full_attention": rope, "sliding_attention": windowed}}

@@ -39,3 +39,58 @@ HYPER_CONNECTION: Keys = (
     ("hyper_connection.sinkhorn_iterations", "u32!", ("hc_sinkhorn_iters",)),
     ("hyper_connection.epsilon", "f32!", ("hc_eps",)),
 )
+
+# Of all models
+LAYER_COUNTS = (
+    "n_layers", "num_hidden_layers", "n_layer", "num_layers", "num_transformer_layers",
+)  # fmt: skip
+ORIGINAL = "original_max_position_embeddings"
+THETA = (
+    "global_rope_theta", "rope_global_theta", "rope_theta_global", "rope_theta", "rotary_emb_base",
+)  # fmt: skip
+LOCAL_THETA = (
+    "local_rope_theta", "rope_local_theta", "rope_theta_local", "swa_rope_theta",
+    "rope_local_base_freq",
+)  # fmt: skip
+PARTIAL = ("partial_rotary_factor", "rope_pct", "rope_percent")
+YARN = (
+    ("yarn_ext_factor", ("extrapolation_factor",)),
+    ("yarn_attn_factor", ("attention_factor", "attn_factor")),
+    ("yarn_beta_fast", ("beta_fast",)),
+    ("yarn_beta_slow", ("beta_slow",)),
+)
+# Keys of the architecture, their types, and their names in config.json: before RoPE and after it.
+KEYS: Keys = (
+    ("context_length", "u32", (
+        "max_position_embeddings", "n_ctx", "n_positions", "max_length", "max_sequence_length",
+        "model_max_length")),
+    ("embedding_length", "u32", ("hidden_size", "n_embd", "dim")),
+    ("feed_forward_length", "count", (
+        "prefix_dense_intermediate_size", "dense_intermediate_size", "intermediate_size",
+        "n_inner", "hidden_dim")),
+    ("attention.head_count", "count", ("num_attention_heads", "n_head", "n_heads")),
+    ("attention.head_count_kv", "count", ("num_key_value_heads", "n_kv_heads")),
+)  # fmt: skip
+LATER_KEYS: Keys = (
+    ("attention.layer_norm_rms_epsilon", "f32", ("rms_norm_eps", "norm_eps")),
+    ("attention.layer_norm_epsilon", "f32", (
+        "layer_norm_eps", "layer_norm_epsilon", "norm_epsilon")),
+    ("expert_count", "u32", ("num_local_experts", "num_experts", "n_routed_experts")),
+    ("expert_used_count", "u32", (
+        "num_experts_per_tok", "num_experts_per_token", "top_k_experts")),
+    ("expert_group_count", "u32", ("n_group",)),
+    ("expert_group_used_count", "u32", ("topk_group",)),
+)  # fmt: skip
+SCORED = ("num_local_experts", "num_experts", "n_routed_experts")
+# The function of the scores, by model_type of transformers
+TYPES_SCORES = dict.fromkeys(
+    (
+        "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_linear", "glm4_moe_lite", "glm_moe_dsa",
+        "dots1", "dots3_note", "minimax_m2", "minimax_m3", "bailing_moe_v2", "exaone_moe",
+    ),
+    "sigmoid",
+)  # fmt: skip
+SCORE_NAMES = (
+    "score_function", "scoring_func", "score_func", "moe_router_activation",
+    "moe_router_activation_func", "expert_selection_fn",
+)  # fmt: skip

@@ -30,7 +30,7 @@ class ExportParams(Params):
     max_shard_size: int = option(
         5 * 10**9,
         "--max-shard-size",
-        "maximum bytes of tensors in a file of weights (default 5G; 0: no limit)",
+        "maximum bytes of tensors in a file of weights (0: no limit)",
         parse=parse_size,
         metavar="N[K|M|G]",
         check=integers(0),

@@ -7,11 +7,12 @@ from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
-from llama_py.checkpoint.converter import ORIGINAL, Converter
+from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.models.llama import MIXTRAL
 from llama_py.checkpoint.names import ATTENTION, LAYERS, LLAMA, name_layers
 from llama_py.checkpoint.sentencepiece import CONTROL, USER_DEFINED, read_sentencepiece
+from llama_py.checkpoint.shared_keys import ORIGINAL
 from llama_py.checkpoint.vocabulary import ADDED_SCORE, Vocabulary
 
 PHI2 = {
