@@ -178,13 +178,9 @@ class LoadedModel(Resource):
             split(self.architecture, weights, self.placement, device_of)
         readers = find_weight_users(self.architecture, weights.all_tensors)
         self._weights = weights
+        limit = MemoryLimit(p.max_memory, p.reserve) if p.use_mmap else None
         with show_progress(p.progress):
-            self._place(
-                device_of,
-                readers,
-                progress_callback(p.progress),
-                MemoryLimit(p.max_memory, p.reserve) if p.use_mmap else None,
-            )
+            self._place(device_of, readers, progress_callback(p.progress), limit)
         self.adapters: list[Adapter] = []
         self.sizes = weights.sizes
         self.n_params, self.n_bytes = weights.n_params, weights.n_bytes

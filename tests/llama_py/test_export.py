@@ -19,7 +19,7 @@ from llama_py.checkpoint import folder_writer
 from llama_py.checkpoint.adapter import plan_adapter
 from llama_py.checkpoint.export import ExportOptions, export, plan_export
 from llama_py.checkpoint.exported_adapter import export_adapter
-from llama_py.checkpoint.exported_tokens import Tokens, tokenizer_files
+from llama_py.checkpoint.exported_tokens import StoredTokens, tokenizer_files
 from llama_py.checkpoint.output import pieces
 from llama_py.checkpoint.rotary import llama3_factors, restore_llama3
 from llama_py.checkpoint.safetensors import read_safetensors
@@ -317,7 +317,7 @@ def test_tokenizers(name: str) -> None:
         if made.encode(text, add_special_tokens=False).ids != ids
     ]
     assert not wrong, (len(wrong), len(found.texts), wrong[:3])
-    tokens = Tokens(Keys(found.metadata))  # type: ignore[arg-type]
+    tokens = StoredTokens(Keys(found.metadata))  # type: ignore[arg-type]
     for i in range(0, len(tokens.texts), 97):
         if tokens.texts[i] in tokens.vocab:
             assert made.token_to_id(tokens.texts[i]) == tokens.vocab[tokens.texts[i]]
