@@ -318,9 +318,10 @@ def test_tokenizers(name: str) -> None:
     ]
     assert not wrong, (len(wrong), len(found.texts), wrong[:3])
     tokens = StoredTokens(Keys(found.metadata))  # type: ignore[arg-type]
-    for i in range(0, len(tokens.texts), 97):
-        if tokens.texts[i] in tokens.vocab:
-            assert made.token_to_id(tokens.texts[i]) == tokens.vocab[tokens.texts[i]]
+    texts, vocab = tokens.texts, tokens.vocab
+    for text in texts[::97]:
+        if text in vocab:
+            assert made.token_to_id(text) == vocab[text]
 
 
 def test_the_demo_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
