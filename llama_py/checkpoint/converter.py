@@ -31,6 +31,7 @@ from llama_py.checkpoint.names import (
 from llama_py.checkpoint.nvfp4 import take_nvfp4
 from llama_py.checkpoint.output import NewTensor, choose_type, count_parameters
 from llama_py.checkpoint.rotary import restore_rope
+from llama_py.checkpoint.router_scores import EXPERT_COUNTS, SCORE_NAMES, choose_score, score_number
 from llama_py.checkpoint.shared_keys import (
     KEYS,
     LATER_KEYS,
@@ -38,10 +39,7 @@ from llama_py.checkpoint.shared_keys import (
     LOCAL_THETA,
     ORIGINAL,
     PARTIAL,
-    SCORE_NAMES,
-    SCORED,
     THETA,
-    TYPES_SCORES,
     YARN,
     Key,
     Keys,
@@ -63,7 +61,6 @@ FILE_TYPES: Mapping[str, tuple[int, GGMLType]] = {
 # ... if some tensors are in blocks, by their type in names of files
 BLOCK_FILES = {"MXFP4_MOE": 38, "NVFP4": 39}
 OUTTYPES = (*FILE_TYPES, "auto")
-SCORES = {"softmax": 1, "sigmoid": 2, "sqrtsoftplus": 4}  # expert_gating_func
 UNUSED = (".attention.masked_bias", ".attention.bias", ".rotary_emb.inv_freq")
 # Ends of names, and their replacements
 RENAMED = (("e_score_correction_bias", "e_score_correction.bias"), (".dt_bias", ".dt_proj.bias"))
@@ -365,7 +362,9 @@ class Converter:
             out.boolean("attention.causal", False)
         self._rope_keys()
         self.copy(*LATER_KEYS)
-        score = self.find(*SCORE_NAMES) or self._score_of_type()
+        score = self.find(*SCORE_NAMES)
+        if score is None and self.find(*EXPERT_COUNTS):
+            score = choose_score(self.config.get("model_type"))
         if score is not None:
             self.set_gating(score)
         if (head_dim := self.config.get("head_dim")) is not None:
@@ -413,26 +412,9 @@ class Converter:
             elif value is not None:
                 self.out.add(kind, key, value)
 
-    def _score_of_type(self) -> str | None:
-        """Return the function of the router by the type of the model. transformers 5 does not
-        store it, and without it llama.cpp takes softmax."""
-        kind = self.config.get("model_type")
-        score = TYPES_SCORES.get(str(kind)) if self.find(*SCORED) else None
-        if score is not None:
-            log.warning(
-                "config.json does not name the function of the experts' scores; models of the "
-                "type %s use %s",
-                kind,
-                score,
-            )
-        return score
-
     def set_gating(self, score: Any) -> None:
         """Set the function of the router's scores. Raises ModelError for an unknown one."""
-        if score not in SCORES:
-            known = ", ".join(SCORES)
-            raise ModelError(f"scores of experts must be {known}, got {str(score)[:50]!r}")
-        self.out.u32("expert_gating_func", SCORES[score])
+        self.out.u32("expert_gating_func", score_number(score))
 
     def vocabulary(self, v: Vocabulary) -> None:
         """Write the tokenizer's keys."""

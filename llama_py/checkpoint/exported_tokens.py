@@ -6,6 +6,7 @@ import json
 import logging
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from tokenizers import Tokenizer
@@ -49,7 +50,7 @@ class StoredTokens:
             if type in (CONTROL, UNKNOWN, USER_DEFINED):
                 yield i, text, type != USER_DEFINED
 
-    @property
+    @cached_property
     def vocab(self) -> dict[str, int]:
         """Ids by text, without tokens that only fill the vocabulary."""
         return {

@@ -9,8 +9,8 @@ from pathlib import Path
 from llama_py.checkpoint.convert import plan
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.output import NewTensor
-from llama_py.gguf.computed import ComputedTensor
 from llama_py.gguf.file import GGUFFile
+from llama_py.gguf.tensor_info import ComputedTensor
 
 
 def open_checkpoint(

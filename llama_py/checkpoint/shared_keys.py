@@ -81,16 +81,3 @@ LATER_KEYS: Keys = (
     ("expert_group_count", "u32", ("n_group",)),
     ("expert_group_used_count", "u32", ("topk_group",)),
 )  # fmt: skip
-SCORED = ("num_local_experts", "num_experts", "n_routed_experts")
-# The function of the scores, by model_type of transformers
-TYPES_SCORES = dict.fromkeys(
-    (
-        "deepseek_v3", "deepseek_v32", "kimi_k2", "kimi_linear", "glm4_moe_lite", "glm_moe_dsa",
-        "dots1", "dots3_note", "minimax_m2", "minimax_m3", "bailing_moe_v2", "exaone_moe",
-    ),
-    "sigmoid",
-)  # fmt: skip
-SCORE_NAMES = (
-    "score_function", "scoring_func", "score_func", "moe_router_activation",
-    "moe_router_activation_func", "expert_selection_fn",
-)  # fmt: skip

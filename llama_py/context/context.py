@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -264,7 +263,7 @@ class Context(Resource, HasCompanions, InspectionMixin):
     def _follow(self, before: NextTokenPath, ubatch: UBatch, copy: bool) -> F32:
         """Decode the tokens after `before`."""
         with Shield():
-            try:  # like _discard_on_error, whose generator is slower
+            try:
                 before.mctx.follow(ubatch)
                 res = self.runner.run_again(ubatch, self.on_graph)
                 rows = self._rows(before.splitter, ubatch, res, copy)
@@ -285,15 +284,6 @@ class Context(Resource, HasCompanions, InspectionMixin):
         outputs = Outputs(splitter, self.cparams, copy)
         outputs.add(res, ubatch)
         return self._result(outputs)
-
-    @contextmanager
-    def _discard_on_error(self, ubatch: UBatch, memory: MemoryGroup) -> Iterator[None]:
-        """Forget a ubatch that is not computed to its end."""
-        try:
-            yield
-        except BaseException:
-            log_removed(memory.discard(ubatch))
-            raise
 
     def _result(self, outputs: Outputs) -> F32:
         self.embd, self.embd_seq = outputs.embd.values, outputs.by_seq
@@ -455,10 +445,14 @@ class Context(Resource, HasCompanions, InspectionMixin):
         self, ubatch: UBatch, memory: MemoryGroup, mctx: GroupContext, outputs: Outputs
     ) -> None:
         """Compute a ubatch and read its rows; after an error, restore the memory."""
-        with Shield(), self._discard_on_error(ubatch, memory):
-            mctx.apply()
-            n_outputs = int(np.count_nonzero(ubatch.output))
-            outputs.add(self._run_graph(ubatch, mctx, n_outputs), ubatch)
+        with Shield():
+            try:
+                mctx.apply()
+                n_outputs = int(np.count_nonzero(ubatch.output))
+                outputs.add(self._run_graph(ubatch, mctx, n_outputs), ubatch)
+            except BaseException:
+                log_removed(memory.discard(ubatch))
+                raise
 
     def _run_graph(self, ubatch: UBatch, mctx: GroupContext, n_outputs: int) -> GraphResult:
         return self.runner.run(self._graph_params(ubatch, mctx, n_outputs), self.on_graph)

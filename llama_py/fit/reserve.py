@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ggml_py.backend import Device
+from llama_py.gguf.parts import file_bytes
 from llama_py.params import ContextParams, ModelParams
 
 ENOUGH = 4  # a file smaller than this part of the free memory needs no plan
@@ -24,18 +25,10 @@ def context_reserve(
 
     free = devices[-1].memory()[0]
     free = min(free, model.max_memory or free)
-    if model.quantize or Path(path).is_dir() or ENOUGH * _file_bytes(path) < free:
+    if model.quantize or Path(path).is_dir() or ENOUGH * file_bytes(Path(path)) < free:
         return None
     how = replace(model, device=stand_ins(devices), progress=False)
     planned = PlannedModel(open_header(path), **vars(how))
     ctx = PlannedContext(planned, **vars(replace(context, progress=False)))
     use = ctx.memory_breakdown()[ctx.devices[-1].name]
     return use["context"] + use["compute"]
-
-
-def _file_bytes(path: str | Path) -> int:
-    """Return the bytes of a file, with the other parts of a split one."""
-    from llama_py.gguf.file import GGUFFile
-
-    with GGUFFile.open(path) as file:
-        return sum(part.stat().st_size for part in file.paths)

@@ -19,12 +19,11 @@ import math
 import mmap
 import os
 import stat
-import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from struct import Struct
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,6 @@ from numpy.typing import NDArray
 from ggml_py.errors import AllocError, GGUFError
 from ggml_py.machine import host
 from ggml_py.types import TYPES, GGMLType
-from llama_py.gguf.forms import FORMS, RETIRED, Form
 from llama_py.gguf.metadata import (
     DAMAGED,
     Cursor,
@@ -44,6 +42,11 @@ from llama_py.gguf.metadata import (
 )
 from llama_py.gguf.pages import release_pages
 from llama_py.gguf.parts import check_part, part_paths, read_split
+from llama_py.gguf.tensor_info import TensorInfo as TensorInfo
+from llama_py.gguf.tensor_info import UnwoundTensor
+
+if TYPE_CHECKING:
+    from llama_py.gguf.forms import Form
 
 log = logging.getLogger("llama_py")
 
@@ -51,6 +54,7 @@ _MAX_NAME_BYTES = 63  # GGML_MAX_NAME less its final zero
 _MAX_DIMS = 4
 _MAX_ELEMENTS = 2**63 - 1
 _MAX_ALIGNMENT = 2**32 - 1
+_MAX_GGML_ID = 96  # numbers above are of forks, some with another form in files
 _NE, _LENGTH = Struct("<q"), Struct("<Q")
 
 # Minimum size of an entry in a file.
@@ -70,87 +74,6 @@ _FOREIGN = (
     (b"version https://git-lfs", "a Git LFS pointer, not the file itself; run 'git lfs pull'"),
     (b"<", "a web page; download the file itself"),
 )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TensorInfo:
-    """One tensor of the file.
-
-    `ne` is in ggml's order ([n_embd, n_vocab]: ne[0] fastest), padded with 1 to four dimensions.
-    `offset` is in bytes from the start of the file or of the tensor's shard. `data` is a read-only
-    uint8 view, [nbytes], of the mapped file, which remains mapped until the view is deleted.
-    `mapped` is that file's mapping and `path` its name, or None for bytes from another
-    source.
-    """
-
-    name: str
-    type: GGMLType
-    ne: tuple[int, ...]
-    offset: int
-    nbytes: int
-    data: NDArray[np.uint8] = field(repr=False)
-    mapped: mmap.mmap | None = field(default=None, repr=False, compare=False)
-    path: Path | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def dims(self) -> tuple[int, ...]:
-        """`ne` without the sizes of 1 at its end, as a file states it."""
-        return self.ne[: max((i + 1 for i, n in enumerate(self.ne) if n != 1), default=1)]
-
-    def rename(self, name: str) -> TensorInfo:
-        """Return the tensor with another name."""
-        return replace(self, name=name)
-
-    def as_stored(self) -> TensorInfo:
-        """Return the tensor with the type and the bytes of the file."""
-        return self
-
-    def let_go(self) -> None:
-        """Release memory of the mapped bytes after a device has copied them."""
-        if self.mapped is not None:
-            release_pages(self.mapped, self.offset, self.offset + self.nbytes)
-
-
-class UnwoundTensor(TensorInfo):
-    """A tensor with another form in its file (see forms.py); `type` and `nbytes` are of memory.
-
-    Reading `data` converts all its bytes, which need memory while in use.
-    """
-
-    __slots__ = ("_last", "_stored", "form")
-    form: Form
-    _last: Callable[[], NDArray[np.uint8] | None]
-    _stored: TensorInfo
-
-    def __init__(self, stored: TensorInfo, form: Form) -> None:
-        n_rows = stored.ne[1] * stored.ne[2] * stored.ne[3]
-        nbytes = form.plain.row_size(stored.ne[0]) * n_rows
-        for name, value in (
-            ("name", stored.name), ("type", form.plain), ("ne", stored.ne),
-            ("offset", stored.offset), ("nbytes", nbytes), ("mapped", stored.mapped),
-            ("path", None), ("form", form), ("_stored", stored), ("_last", lambda: None),
-        ):  # fmt: skip
-            object.__setattr__(self, name, value)
-
-    def rename(self, name: str) -> TensorInfo:
-        return UnwoundTensor(self._stored.rename(name), self.form)
-
-    @property
-    def data(self) -> NDArray[np.uint8]:
-        """Converted bytes, read-only, [nbytes]."""
-        found = self._last()
-        if found is None:
-            found = self.form.unwind(self._stored.data, self.ne[0])
-            found.flags.writeable = False
-            object.__setattr__(self, "_last", weakref.ref(found))
-        return found
-
-    def as_stored(self) -> TensorInfo:
-        return self._stored
-
-    def let_go(self) -> None:
-        if self.mapped is not None:
-            release_pages(self.mapped, self.offset, self.offset + self._stored.nbytes)
 
 
 class GGUFFile:
@@ -249,7 +172,10 @@ class GGUFFile:
         """Replace the data of tensors by zeros; keep their names, types and shapes.
         The file is unmapped, and its data is no longer read."""
         names_only = {
-            name: replace(t, data=_zeros(t.nbytes), mapped=None) for name, t in self.tensors.items()
+            name: TensorInfo(
+                t.name, t.type, t.ne, t.offset, t.nbytes, _zeros(t.nbytes), path=t.path
+            )
+            for name, t in self.tensors.items()
         }
         self._tensors = names_only
 
@@ -395,23 +321,36 @@ def _read_ne(cursor: Cursor, what: str) -> tuple[int, ...]:
 
 def _read_type(cursor: Cursor, what: str, ne: tuple[int, ...]) -> GGMLType | Form:
     kind = cursor.u32(f"the type of {what}")
-    found = FORMS.get(kind) or TYPES.get(kind)
-    if found is None:
-        names = {t.id: t.name for t in TYPES.values()} | {f.id: f.name for f in FORMS.values()}
-        known = ", ".join(f"{id} {name}" for id, name in names.items())
-        raise cursor.error(f"{what} has unknown type {kind}; known: {known}; update llama-py")
-    plain = found.plain if isinstance(found, Form) else found
-    size = max(found.size, plain.block_size) if isinstance(found, Form) else plain.block_size
+    if kind <= _MAX_GGML_ID and kind in TYPES:
+        plain, form = TYPES[kind], None
+    else:
+        plain, form = _read_fork_type(cursor, what, kind)
+    size = plain.block_size if form is None else max(form.size, plain.block_size)
+    found = form or plain
     if ne[0] % size:
         raise cursor.error(
             f"{what} has rows of {ne[0]} elements, not a multiple of {found.name}'s block of "
             f"{size}; {DAMAGED}"
         )
-    if isinstance(found, Form) and ne[1] % found.rows:
+    if form is not None and ne[1] % form.rows:
         raise cursor.error(
-            f"{what} has {ne[1]} rows, not a multiple of {found.name}'s {found.rows}; {DAMAGED}"
+            f"{what} has {ne[1]} rows, not a multiple of {form.name}'s {form.rows}; {DAMAGED}"
         )
     return found
+
+
+def _read_fork_type(cursor: Cursor, what: str, kind: int) -> tuple[GGMLType, Form | None]:
+    """Return the type in memory of a number that ggml does not have, and its form in the file."""
+    from llama_py.gguf.forms import FORMS  # takes 4 ms
+
+    form = FORMS.get(kind)
+    if form is not None:
+        return form.plain, form
+    if kind in TYPES:
+        return TYPES[kind], None
+    names = {t.id: t.name for t in TYPES.values()} | {f.id: f.name for f in FORMS.values()}
+    known = ", ".join(f"{id} {name}" for id, name in names.items())
+    raise cursor.error(f"{what} has unknown type {kind}; known: {known}; update llama-py")
 
 
 def _place(
@@ -435,9 +374,10 @@ def _place(
                 f"has {cursor.size}; {DAMAGED}"
             )
         data = whole[at : at + nbytes]
-        kind = dtype.file_type if isinstance(dtype, Form) else dtype
+        form = None if isinstance(dtype, GGMLType) else dtype
+        kind = dtype if isinstance(dtype, GGMLType) else dtype.file_type
         info = TensorInfo(name, kind, ne, at, nbytes, data, cursor.data, cursor.path)
-        tensors[name] = UnwoundTensor(info, dtype) if isinstance(dtype, Form) else info
+        tensors[name] = info if form is None else UnwoundTensor(info, form)
         expected = _pad(offset + nbytes, alignment)
     return {name: tensors[name] for name in infos}
 
@@ -445,6 +385,8 @@ def _place(
 def _check_size(cursor: Cursor, tensors: dict[str, TensorInfo]) -> None:
     """Raise GGUFError if the last tensor has another size because its type's number was also one of
     ik_llama.cpp's."""
+    from llama_py.gguf.forms import RETIRED
+
     last = next(reversed(tensors.values()), None)
     if last is not None and last.type.id in RETIRED:
         raise cursor.error(

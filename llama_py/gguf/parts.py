@@ -7,13 +7,16 @@ names llama.cpp:llama_split_path.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 
 from ggml_py.errors import GGUFError
 from llama_py.gguf.metadata import describe
 
+_NAME = re.compile(r"(.*-)\d{5}(-of-\d{5}\.gguf)")
 _MAX_PARTS = 0xFFFF  # llama.cpp reads split.count as a u16
 
 
@@ -24,6 +27,16 @@ class PartNumber:
     no: int
     count: int
     n_tensors: int
+
+
+def file_bytes(path: Path) -> int:
+    """Return the bytes of a file, with all present parts of a sharded model; 0 without the file.
+    Only names and sizes are read."""
+    found = _NAME.fullmatch(path.name)
+    if found is None:
+        return path.stat().st_size if path.is_file() else 0
+    parts = path.parent.glob(f"{escape(found[1])}?????{escape(found[2])}")
+    return sum(part.stat().st_size for part in parts if _NAME.fullmatch(part.name))
 
 
 def read_split(path: Path, metadata: Mapping[str, object]) -> PartNumber | None:

@@ -12,9 +12,9 @@ from ggml_py.errors import GGUFError
 from ggml_py.machine.folder import cache_root
 from ggml_py.machine.host import logical_cpus
 from ggml_py.machine.release import VERSION
-from llama_py.gguf.computed import Bytes, ComputedTensor
 from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.file_types import file_type
+from llama_py.gguf.tensor_info import Bytes, ComputedTensor
 from llama_py.gguf.write import content, n_bytes
 from llama_py.quantize.plan import TensorJob, Wishes, jobs, metadata
 from llama_py.quantize.rows import RowWorkers

@@ -128,6 +128,16 @@ def test_data_is_unwound_once(tmp_path: Path) -> None:
         assert info.path is None  # devices cannot read these bytes from the file
 
 
+def test_headers_of_such_files(tmp_path: Path) -> None:
+    """A file without its data has the types and sizes of memory."""
+    with GGUFFile.open(file_of(tmp_path, [339])) as file:
+        want = file.tensors["t339"]
+        file.forget_data()
+        found = file.tensors["t339"]
+        assert (found.type, found.ne, found.nbytes) == (want.type, want.ne, want.nbytes)
+        assert not found.data.any()
+
+
 def test_copies_have_the_bytes_of_the_file(tmp_path: Path) -> None:
     path = file_of(tmp_path, IDS)
     with GGUFFile.open(path) as file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,8 +17,10 @@ from ggml_py.errors import BackendError
 from ggml_py.types import BY_NAME
 from llama_py.context import Context
 from llama_py.fit.planning import PlannedContext, PlannedModel, gpus, open_header, stand_ins
+from llama_py.loading.open import open_model
 from llama_py.model import Model
 from llama_py.weights.placement import devices_in_use
+from tests.llama_py.test_checkpoint import byte_tokenizer, write_tiny
 from tests.support import large_models
 from tests.support.commands import DEMO
 from tests.support.devices import TestDevice
@@ -145,3 +148,16 @@ def test_a_file_larger_than_memory(tmp_path: Path) -> None:
     ctx = PlannedContext(PlannedModel(open_header(path), devices), n_ctx=4096)
     sizes = [ctx.memory_breakdown()[d.name]["model"] for d in ctx.devices]
     assert sum(sizes) == pytest.approx(size, rel=0.001)
+
+
+def test_a_folder_is_planned(tmp_path: Path) -> None:
+    """Without converting its tensors."""
+    folder = write_tiny("llama", tmp_path)
+    (folder / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+    with open_header(folder) as header, open_model(folder) as file:
+        found, want = header.tensors, file.tensors
+        assert {n: (t.type, t.ne, t.nbytes) for n, t in found.items()} == {
+            n: (t.type, t.ne, t.nbytes) for n, t in want.items()
+        }
+        model = PlannedModel(header, stand_ins(["cpu"]))
+        assert model.n_bytes == sum(t.nbytes for t in want.values())

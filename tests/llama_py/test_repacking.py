@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,12 @@ from numpy.typing import NDArray
 
 import llama_py
 from dev import tiny_models as tiny
+from ggml_py.backend import registry
 from ggml_py.errors import AllocError
 from ggml_py.machine import host
+from llama_py.fit.reserve import context_reserve
+from llama_py.gguf.parts import file_bytes
+from llama_py.params import ContextParams, ModelParams
 from llama_py.weights.repacking import RESERVE, HostWeight, MemoryLimit, plan_repacking
 from llama_py_tools.gguf.main import main as gguf_command
 
@@ -118,6 +123,33 @@ def test_a_file_that_cannot_be_read_into_memory(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(host, "memory", lambda: (1000, 16 * GIB))
     with pytest.raises(AllocError, match=r"cannot be read into memory, of which 0 MiB .*omit"):
         llama_py.load(use_mmap=False)
+
+
+def test_what_a_context_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Planned only if the model takes a quarter of the memory or more."""
+    path = tiny.write("llama", "dense", tmp_path)
+    p, cpu = ContextParams(n_ctx=64), registry.device("cpu")
+    with llama_py.load(path) as model:
+        use = model.context(n_ctx=64).memory_breakdown()["cpu"]
+    size = path.stat().st_size
+    for free, want in ((4 * size + 1, None), (4 * size, use["context"] + use["compute"])):
+        monkeypatch.setattr(host, "memory", lambda free=free: (free, 16 * GIB))
+        assert context_reserve(path, [cpu], ModelParams(), p) == want
+    limited = ModelParams(max_memory=size)
+    monkeypatch.undo()
+    assert context_reserve(path, [cpu], limited, p) == use["context"] + use["compute"]
+    assert context_reserve(tmp_path, [cpu], limited, p) is None
+    assert context_reserve(path, [cpu], replace(limited, quantize="Q8_0"), p) is None
+
+
+def test_bytes_of_all_parts(tmp_path: Path) -> None:
+    for name, n in (("a[1]-00001-of-00002.gguf", 3), ("a[1]-00002-of-00002.gguf", 4),
+                    ("a[1]-0000x-of-00002.gguf", 8), ("a1-00001-of-00002.gguf", 16)):  # fmt: skip
+        (tmp_path / name).write_bytes(bytes(n))
+    assert file_bytes(tmp_path / "a[1]-00002-of-00002.gguf") == 7
+    (tmp_path / "b.gguf").write_bytes(bytes(5))
+    assert file_bytes(tmp_path / "b.gguf") == 5
+    assert file_bytes(tmp_path / "c.gguf") == 0
 
 
 def test_weights_that_are_converted_must_fit(tmp_path: Path) -> None:

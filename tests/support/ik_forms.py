@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ggml_py.types import BY_NAME, TYPES, GGMLType
-from llama_py.gguf.file import TensorInfo, UnwoundTensor
 from llama_py.gguf.forms import FORMS, I2_S, TENSOR_SCALE, Form
+from llama_py.gguf.tensor_info import TensorInfo, UnwoundTensor
 
 Bytes = NDArray[np.uint8]
 
