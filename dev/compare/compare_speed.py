@@ -91,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=0,
         metavar="N",
-        help="also the time to the first token after N, cold and warm",
+        help="also the time to the first token after N: of a new process, a new context, and warm",
     )
     p.add_argument(
         "--not-compiled",
@@ -174,7 +174,7 @@ def tests(args: argparse.Namespace) -> list[Test]:
         )
     )
     if args.first:
-        found += [Test("warm", args.first), Test("first", args.first)]
+        found += [Test(kind, args.first) for kind in ("warm", "new", "first")]
     if args.memory:
         found.append(Test("memory", args.memory))
     typed = with_types(found, args.cache_type_k, args.cache_type_v)

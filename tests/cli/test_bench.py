@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import sqlite3
 
 import pytest
@@ -55,6 +56,37 @@ def test_what_is_decoded(
     seen.clear()
     measured(capsys, model, "-p", "5", "-n", "0", "--no-warmup")
     assert seen == [(0, 5), (0, 5)]
+
+
+def test_new_contexts(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each run decodes in a context of its own, and the time includes its creation."""
+    seen: list[tuple[Context, int]] = []
+    decode, now, took = Context.decode, [0.0], {"decode": 1.0, "create": 4.0}
+
+    def note(self: Context, tokens: list[int], logits: str = "last") -> object:
+        seen.append((self, len(tokens)))
+        now[0] += took["decode"]
+        return decode(self, tokens, logits)
+
+    create = Context.__init__
+
+    def created(self: Context, *args: object, **options: object) -> None:
+        now[0] += took["create"]
+        create(self, *args, **options)
+
+    monkeypatch.setattr(Context, "decode", note)
+    monkeypatch.setattr(Context, "__init__", created)
+    monkeypatch.setattr(bench, "clock", lambda: now[0])
+    both = ("-p", "5", "-n", "0", "-d", "2", "--new-context", "0,1", "-o", "json")
+    old, new = json.loads(measured(capsys, model, *both))
+    assert [old["samples_ns"], new["samples_ns"]] == [[1e9, 1e9], [5e9, 5e9]]
+    assert [old["new_context"], new["new_context"]] == [False, True]
+    assert [n for _, n in seen[4:]] == [5, 2, 5, 5]  # warm-up, depth (its state is kept), runs
+    assert len({id(ctx) for ctx, n in seen[4:]}) == 3
+    table = measured(capsys, model, *both[:-2])
+    assert "| pp5 @ d2 new |" in re.sub(" +", " ", table)
 
 
 def test_markdown_as_a_process(model: str) -> None:

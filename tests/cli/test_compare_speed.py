@@ -283,7 +283,8 @@ def test_options_and_tests() -> None:
     )
     labels = [t.label for t in compare_speed.tests(args)]
     at_0 = ["pp8", "1 at once", "2 at once", "3 x tg7"]
-    rest = ["first token, warm, pp5", "first token, cold, pp5", "peak memory, pp6"]
+    first = [f"first token, {when}, pp5" for when in ("warm", "new context", "cold")]
+    rest = [*first, "peak memory, pp6"]
     plain = [*at_0, *(f"{label} @ d4" for label in at_0), *rest]
     assert labels == [text for label in plain for text in (label, f"{label}, q8_0/f16")]
     whole = compare_speed.tests(compare_speed.parse(["-m", "x", "--matrix"]))

@@ -7,7 +7,8 @@ runs all combinations. Tokens are random; the time excludes tokenizing and sampl
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ggml_py.machine.building import clock
@@ -125,7 +126,8 @@ def prepare_tests(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]
                 tensor_split=shares(test.tensor_split) if test.tensor_split else (),
             )
             model = session.load(file, how, test.threads)
-        ctx = model.context(
+        new = partial(
+            model.context,
             test.n_prompt + test.n_gen + test.n_depth,
             n_batch=test.n_batch,
             n_ubatch=test.n_ubatch,
@@ -135,18 +137,23 @@ def prepare_tests(options: BenchParams) -> Iterator[tuple[Test, Model, Measure]]
             forms=FormParams(delta_net=test.delta_net).forms,
             n_threads=test.threads,
         )
-        compile_kernels(ctx, max(test.n_prompt, test.n_depth))
         says = f"benchmark {i + 1}/{len(todo)}" if options.progress else ""
-        yield test, model, Measure(ctx, model, test, says)
+        measure = Measure(new, model, test, says)
+        compile_kernels(measure.ctx, max(test.n_prompt, test.n_depth))
+        yield test, model, measure
 
 
 class Measure:
-    """Runs one test on a context."""
+    """Runs one test on a context, or with `test.new_context` each run on a separate one.
 
-    def __init__(self, ctx: Context, model: Model, test: Test, says: str) -> None:
+    new  creates a context
+    """
+
+    def __init__(self, new: Callable[[], Context], model: Model, test: Test, says: str) -> None:
         import numpy as np
 
-        self.ctx, self.test, self.says = ctx, test, says
+        self.new, self.test, self.says = new, test, says
+        self.ctx = new()
         self.rng: np.random.Generator = np.random.default_rng(0)
         tokenizer = model.tokenizer
         self.first = tokenizer.bos if tokenizer.add_bos else None
@@ -162,11 +169,17 @@ class Measure:
         return [self.run_once(i, repetitions) for i in range(repetitions)]
 
     def run_once(self, i: int, repetitions: int) -> int:
+        created = 0.0
+        if self.test.new_context:
+            self.ctx.close()
+            start = clock()
+            self.ctx = self.new()
+            created = clock() - start
         self.go_to_depth()
         self.tell(f"run {i + 1}/{repetitions}")
         start = clock()
         self.run()
-        return round(1e9 * (clock() - start))
+        return round(1e9 * (created + clock() - start))
 
     def run(self) -> None:
         self.prompt(self.test.n_prompt)

@@ -42,6 +42,7 @@ class BenchResult:
     devices: str
     repack: bool
     compute_size: int
+    new_context: bool
     n_prompt: int
     n_gen: int
     n_depth: int
@@ -55,8 +56,8 @@ class BenchResult:
 
     @property
     def test(self) -> str:
-        """`pp512`, `tg128`, `pp512+tg128`, each perhaps with ` @ d1024`."""
-        return test_name(self.n_prompt, self.n_gen, self.n_depth)
+        """`pp512`, `tg128`, `pp512+tg128`, each perhaps with ` @ d1024` and ` new`."""
+        return test_name(self.n_prompt, self.n_gen, self.n_depth, self.new_context)
 
 
 def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> BenchResult:
@@ -87,6 +88,7 @@ def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> BenchR
         devices=model.device_names.replace(",", "/"),
         repack=not test.no_repack,
         compute_size=sum(u["compute"] for u in use),
+        new_context=test.new_context,
         n_prompt=test.n_prompt,
         n_gen=test.n_gen,
         n_depth=test.n_depth,

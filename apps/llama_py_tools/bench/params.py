@@ -138,6 +138,14 @@ class BenchParams(Params):
         many=True,
         metavar="0|1",
     )
+    new_context: tuple[bool, ...] = option(
+        (False,),
+        "--new-context",
+        "1: create a context for each run; its creation is part of the time",
+        parse=switches,
+        many=True,
+        metavar="0|1",
+    )
     repetitions: int = option(5, "-r --repetitions", "runs per test", check=integers(1))
     output: str = option("md", "-o --output", "output format", choices=FORMATS)
     roofline: bool = option(
@@ -192,13 +200,14 @@ class Test:
     flash_attn: str
     delta_net: str
     threads: int
+    new_context: bool
     n_depth: int
     n_prompt: int
     n_gen: int
 
     @property
     def name(self) -> str:
-        return test_name(self.n_prompt, self.n_gen, self.n_depth)
+        return test_name(self.n_prompt, self.n_gen, self.n_depth, self.new_context)
 
     @property
     def weights(self) -> tuple[str, int, str, str, str, str, bool]:
@@ -207,10 +216,11 @@ class Test:
         return self.model, *placed, self.no_repack
 
 
-def test_name(n_prompt: int, n_gen: int, n_depth: int) -> str:
-    """Return `pp512`, `tg128` or `pp512+tg128`, with ` @ d1024` for a depth."""
+def test_name(n_prompt: int, n_gen: int, n_depth: int, new_context: bool) -> str:
+    """Return `pp512`, `tg128` or `pp512+tg128`, with ` @ d1024` for a depth and ` new` for a new
+    context."""
     kinds = [f"{kind}{n}" for kind, n in (("pp", n_prompt), ("tg", n_gen)) if n]
-    return "+".join(kinds) + (f" @ d{n_depth}" if n_depth else "")
+    return "+".join(kinds) + (f" @ d{n_depth}" if n_depth else "") + " new" * new_context
 
 
 def combinations(o: BenchParams) -> list[Test]:
@@ -233,6 +243,7 @@ def combinations(o: BenchParams) -> list[Test]:
         o.flash_attn,
         o.delta_net,
         threads,
+        o.new_context,
         o.n_depth,
         kinds,
     )

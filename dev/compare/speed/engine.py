@@ -135,6 +135,12 @@ class Engine(ABC):
         self._read(tokens)
         return time.perf_counter() - start
 
+    def new(self, n: int) -> float:
+        """Return the seconds of creating a context and of its first prompt of n random tokens."""
+        start = time.perf_counter()
+        self.open(self.sizes)
+        return time.perf_counter() - start + self.pp(n)
+
     def tg(self, n: int) -> float:
         """Return the seconds of n random tokens, one by one."""
         tokens = random_tokens(n, self.n_vocab)

@@ -17,6 +17,7 @@ class Test:
     kind    pp: a prompt of n tokens; tg: n tokens one by one; batch: n tokens of each of n_seqs
             sequences, decoded together; at once: n tokens in one decode, with the logits of all
             (the cost of verifying a draft); warm: a prompt of n tokens up to the first logits;
+            new: like warm, and creating the context is part of the time;
             first: like warm, but from the start of a process; memory: the peak resident memory
             of a process with a prompt of n tokens and a short continuation
     depth   tokens in each sequence before the test
@@ -40,6 +41,7 @@ class Test:
             "at once": f"{self.n} at once",
             "first": f"first token, cold, pp{self.n}",
             "warm": f"first token, warm, pp{self.n}",
+            "new": f"first token, new context, pp{self.n}",
             "memory": f"peak memory, pp{self.n}",
         }
         text = names.get(self.kind, f"{self.kind}{self.n}")
@@ -54,7 +56,7 @@ class Test:
     @property
     def is_rate(self) -> bool:
         """True if the result is printed in tokens/s."""
-        return self.kind not in (*COLD, "warm")
+        return self.kind not in (*COLD, "warm", "new")
 
     @property
     def tokens(self) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 MEASURES: dict[str, Callable[..., float]] = {
     "pp": lambda e, n: e.pp(n),
     "warm": lambda e, n: e.pp(n),
+    "new": lambda e, n: e.new(n),
     "tg": lambda e, n: e.tg(n),
     "batch": lambda e, n: e.batch(n),
     "at once": lambda e, n: e.at_once(n),
