@@ -371,6 +371,15 @@ class MemoryGroup:
                 sizes[name] = sizes.get(name, 0) + size
         return sizes
 
+    def cache_bytes(self, n_checkpoints: int) -> int:
+        """Return the usual size of a prefix cache: four full contexts of parts that can be rolled
+        back, and of others the checkpoints of all sequences."""
+        return sum(
+            sum(part.memory_breakdown().values())
+            * (4 if part.supports_rollback else max(4, n_checkpoints))
+            for part in self.parts
+        )
+
     def layout(self) -> str:
         """Describe the properties that a saved state must match: parts, layers, types, row
         sizes."""

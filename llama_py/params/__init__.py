@@ -310,7 +310,8 @@ class ContextParams(Params):
         None,
         "-cram --cache-ram",
         "host memory in MiB for checkpoints and for states of idle sequences (-1: no limit, 0:"
-        " off, default: 8192, at most a quarter of the free memory), for all models of a server",
+        " off, default: four times the size of the context, 64 to 8192, at most a quarter of the"
+        " free memory); also for all models of a server together",
         parse=int,
         check=integers(-1),
     )

@@ -270,6 +270,7 @@ class Engine(Resource):
             n_cells,
             budget.size,
             budget.n_evicted,
+            -1 if budget.limit is None else budget.limit,
         )
 
     def set_loras(self, loras: Mapping[Adapter, float]) -> None:

@@ -49,6 +49,7 @@ class Now:
     n_busy, n_waiting  requests with a slot, and without
     n_cells            tokens in the memory, of all sequences
     state_bytes        bytes of states in host memory;  n_evicted  total of evicted states
+    state_limit        maximum of state_bytes; -1: no limit
     """
 
     total: Metrics
@@ -57,3 +58,4 @@ class Now:
     n_cells: int
     state_bytes: int
     n_evicted: int
+    state_limit: int

@@ -5,6 +5,7 @@ On a toy whose results show any wrong cell or state; what models compute is in t
 
 from __future__ import annotations
 
+from operator import mul
 from typing import Any
 
 import pytest
@@ -317,11 +318,34 @@ def test_who_follows_another_leaves_no_runs_of_one_token() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "free", "limit"),
-    [(None, 64 << 30, 8 << 30), (None, 4 << 30, 1 << 30), (8192, 1 << 30, 8 << 30), (-1, 1, None)],
+    ("given", "usual", "free", "limit"),
+    [
+        (None, None, 64 << 30, 8 << 30),
+        (None, None, 4 << 30, 1 << 30),
+        (None, 16 << 30, 64 << 30, 8 << 30),
+        (None, 1 << 30, 64 << 30, 1 << 30),
+        (None, 0, 64 << 30, 64 << 20),
+        (8192, 0, 1 << 30, 8 << 30),
+        (-1, 0, 1, None),
+    ],
 )
 def test_kept_states_leave_memory_to_others_unless_it_is_said(
-    monkeypatch: pytest.MonkeyPatch, given: int | None, free: int, limit: int | None
+    monkeypatch: pytest.MonkeyPatch,
+    given: int | None,
+    usual: int | None,
+    free: int,
+    limit: int | None,
 ) -> None:
     monkeypatch.setattr(budget, "memory", lambda: (free, free))
-    assert budget.byte_limit(given) == limit
+    assert budget.byte_limit(given, usual) == limit
+
+
+def test_the_usual_limit_has_room_for_contexts_and_checkpoints(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Four contexts of keys and values; states and windows once for each checkpoint."""
+    monkeypatch.setattr(budget, "CACHE_RAM", (0, 8192))
+    for kind, factors in {"kv": [4], "hybrid": [4, 9], "window": [4, 9], "recurrent": [9]}.items():
+        toy = Toy(kind, ctx_checkpoints=9)
+        sizes = [sum(part.memory_breakdown().values()) for part in toy.memory.parts]
+        assert toy.reuse.budget.limit == sum(map(mul, sizes, factors)) > 0

@@ -115,6 +115,7 @@ def test_slots_and_metrics(client: TestClient) -> None:
     assert more("tokens_predicted_total") == 5
     assert more("prompt_tokens_total") == timings["prompt_n"]
     assert more("prompt_tokens_cached_total") == timings["cache_n"]
+    assert 0 <= after["llamacpp:state_bytes"] <= after["llamacpp:state_limit_bytes"] == 64 << 20
 
 
 def numbers(client: TestClient) -> dict[str, float]:

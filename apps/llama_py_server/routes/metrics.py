@@ -94,7 +94,12 @@ GAUGES = (
         lambda now: now.total.n_busy / max(now.total.n_steps, 1),
     ),
     MetricLine("kv_cells", "Tokens in the KV cache, of all sequences", lambda now: now.n_cells),
-    MetricLine("state_bytes", "Bytes of checkpoints in host memory", lambda now: now.state_bytes),
+    MetricLine("state_bytes", "Bytes of cached states in host memory", lambda now: now.state_bytes),
+    MetricLine(
+        "state_limit_bytes",
+        "Limit of state_bytes, --cache-ram (-1: no limit)",
+        lambda now: now.state_limit,
+    ),
 )
 
 

@@ -10,7 +10,7 @@ from itertools import count
 from ggml_py.machine.host import memory
 
 MIB = 2**20
-CACHE_RAM = 8192  # default in MiB
+CACHE_RAM = 64, 8192  # least and most MiB of the default
 PART = 4  # divisor of free memory that gives the upper limit
 
 
@@ -164,8 +164,14 @@ class CacheBudget:
             self._note_oldest()
 
 
-def byte_limit(cache_ram: int | None) -> int | None:
-    """Return the byte limit for `ContextParams.cache_ram`; None for no limit."""
+def byte_limit(cache_ram: int | None, usual: int | None = None) -> int | None:
+    """Return the byte limit for `ContextParams.cache_ram`; None for no limit.
+
+    Args:
+        usual: Default for a context, `MemoryGroup.cache_bytes`; None: the limit of many models.
+    """
     if cache_ram is None:
-        return min(CACHE_RAM * MIB, memory()[0] // PART)
+        least, most = (n * MIB for n in CACHE_RAM)
+        wanted = most if usual is None else max(usual, least)
+        return min(wanted, most, memory()[0] // PART)
     return None if cache_ram < 0 else cache_ram * MIB

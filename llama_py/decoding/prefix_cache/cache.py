@@ -85,7 +85,7 @@ class PrefixCache:
     def __init__(self, ctx: CachedContext) -> None:
         self.ctx = ctx
         p, memory = ctx.params, ctx.memory
-        self.budget = CacheBudget(byte_limit(p.cache_ram))
+        self.budget = CacheBudget(byte_limit(p.cache_ram, memory.cache_bytes(p.ctx_checkpoints)))
         self.tree: Tree[Holder, SavedState] = Tree(not memory.by_token, self.budget.drop)
         self.snapshots = Snapshots(memory, p, self.budget, self.tree)
         self._plans: dict[int, SnapshotPlan] = {}
