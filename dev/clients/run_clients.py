@@ -130,7 +130,8 @@ def run_client(name: str, url: str, folder: Path) -> Results:
         print(f"{name}: not installed: {getattr(e, 'stderr', '') or e}"[-400:], flush=True)
         return {}
     kept = {key: value for key, value in os.environ.items() if not PRIVATE.match(key)}
-    environment = {**kept, **QUIET, "HOME": str(place), "PYTHONPATH": ""}
+    path = os.pathsep.join([str(place / "node_modules" / ".bin"), kept.get("PATH", "")])
+    environment = {**kept, **QUIET, "HOME": str(place), "PYTHONPATH": "", "PATH": path}
     try:
         done = subprocess.run(
             [*command, url], cwd=place, env=environment, stdin=subprocess.DEVNULL,

@@ -119,9 +119,17 @@ def test_long_prompts_lose_their_start(model: Model) -> None:
 def test_a_larger_context_is_made(model: Model) -> None:
     with Evaluator(model, n_seq_max=2, n_ctx=256) as found:
         assert found.generate([("a", {"max_gen_toks": 2})])
-        assert found._open(200).n_ctx == 256
+        assert found._open(200, 2).n_ctx == 256
     with Evaluator(model, n_seq_max=2) as found:
-        assert found._open(10).n_ctx == 4096 and found._open(5000).n_ctx == 5120
+        assert found._open(10, 2).n_ctx == 4096 and found._open(5000, 2).n_ctx == 5120
+
+
+def test_scores_have_more_sequences_than_texts(model: Model) -> None:
+    with Evaluator(model, n_ctx=256) as found:
+        found.score_pairs([("the sea", " is")])
+        assert found._engine is not None and found._engine.n_slots == 64
+        found.generate([("a", {"max_gen_toks": 1})])
+        assert found._engine.n_slots == 16
 
 
 @pytest.mark.parametrize("n", [1, 3, 4, 5, 8, 9, 11])

@@ -344,7 +344,7 @@ def test_the_usual_limit_has_room_for_contexts_and_checkpoints(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Four contexts of keys and values; states and windows once for each checkpoint."""
-    monkeypatch.setattr(budget, "CACHE_RAM", (0, 8192))
+    monkeypatch.setattr(budget, "CACHE_RAM_LEAST", 0)
     for kind, factors in {"kv": [4], "hybrid": [4, 9], "window": [4, 9], "recurrent": [9]}.items():
         toy = Toy(kind, ctx_checkpoints=9)
         sizes = [sum(part.memory_breakdown().values()) for part in toy.memory.parts]

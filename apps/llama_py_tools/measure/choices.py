@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from llama_py import Context, Model
+    from llama_py.memory.specs import MemorySpec
     from llama_py.text.score import ScoreTask
 
     F32 = npt.NDArray[np.float32]
@@ -222,21 +223,29 @@ def log_softmax(logits: F32, targets: I32) -> npt.NDArray[np.float64]:
 
 
 def count_sequences(model: Model, tasks: Sequence[ChoiceTask]) -> int:
-    """Return the number of sequences for tasks: one per text and per context of a task.
+    """Return the number of sequences for tasks: one per text and per context of a task; more than
+    `limit_sequences` for a large task."""
+    each = [1 + len(task.texts) for task in tasks]
+    return max(min(sum(each), limit_sequences(model, MAX_SEQUENCES)), max(each))
 
-    Sequences that have separate memory are limited to STATE_BYTES, or to one task.
-    """
+
+def limit_sequences(model: Model, most: int) -> int:
+    """Limit sequences that have separate memory: their states to STATE_BYTES, others to one."""
     from llama_py.memory.specs import CompressedSpec, StateSpec
 
-    each, most = [1 + len(task.texts) for task in tasks], MAX_SEQUENCES
-    layers = map(model.architecture.sharded_memory_spec, model.hparams.kept_layers)
-    specs = [one for specs in layers for one in specs]
+    specs = memory_specs(model)
     n_floats = sum(one.n_embd_states for one in specs if isinstance(one, StateSpec))
     if n_floats:
-        most = min(most, STATE_BYTES // (4 * n_floats))
+        most = min(most, max(STATE_BYTES // (4 * n_floats), 1))
     if any(isinstance(one, CompressedSpec) or getattr(one, "apart", False) for one in specs):
         most = 1
-    return max(min(sum(each), most), max(each))
+    return most
+
+
+def memory_specs(model: Model) -> list[MemorySpec]:
+    """Return what the layers keep of each sequence."""
+    layers = map(model.architecture.sharded_memory_spec, model.hparams.kept_layers)
+    return [one for specs in layers for one in specs]
 
 
 def _split(ctx: Context, task: ChoiceTask) -> tuple[int, list[list[int]]]:

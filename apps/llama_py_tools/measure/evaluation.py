@@ -16,14 +16,17 @@ from typing import Any, TypeVar
 
 from ggml_py.errors import ContextError, ModelError
 from llama_py import Model
+from llama_py.memory.specs import KVCacheSpec
 from llama_py.params import AnswerParams, ContextParams
 from llama_py.serving import Engine, Event, Request
 from llama_py.serving.pending_scores import Scores
 from llama_py.support.resource import Resource
+from llama_py_tools.measure.choices import limit_sequences, memory_specs
 
 log = logging.getLogger("llama_py")
 
 N_CTX_LEAST, N_CTX_STEP = 4096, 1024  # cells of the context
+N_SCORED, N_TEXTS = 64, 16  # continuations and generated texts that are computed in parallel
 N_AHEAD = 4  # submitted requests per sequence, so that a sequence never waits for one
 MAX_QUEUE = 1 << 20  # a prompt may have any number of continuations
 
@@ -79,7 +82,7 @@ class Evaluator(Resource):
         self,
         model: Model,
         params: EvaluationParams | None = None,
-        n_seq_max: int = 16,
+        n_seq_max: int | None = None,
         **options: Any,
     ) -> None:
         """Create the evaluator; its context is created for the longest of the first requests.
@@ -87,7 +90,8 @@ class Evaluator(Resource):
         Args:
             model: Model to evaluate; the caller closes it.
             params: Options of the evaluation.
-            n_seq_max: Sequences computed in parallel.
+            n_seq_max: Sequences computed in parallel; None: 64 for scores, fewer for large
+                recurrent states, and 16 for texts.
             options: Other fields of ContextParams.
 
         Raises:
@@ -99,8 +103,12 @@ class Evaluator(Resource):
         self.max_length = self.params.max_length or model.hparams.n_ctx_train
         if self.max_length < 2:
             raise ModelError(f"max_length must be at least 2, got {self.max_length}")
-        self._options = {"n_seq_max": n_seq_max, "kv_unified": True, **options}
+        # No request continues another, and common beginnings are in the cells of others.
+        plain = all(isinstance(s, KVCacheSpec) and not s.window for s in memory_specs(model))
+        self._options = {"kv_unified": True, "cache_ram": 0 if plain else None, **options}
         ContextParams(**self._options)  # raises for unknown names before the first request
+        self._n_scored = n_seq_max or limit_sequences(model, N_SCORED)
+        self._n_texts = n_seq_max or N_TEXTS
         self._engine: Engine | None = None
         t, given = model.tokenizer, self.params.prefix_token_id
         prefix = next((id for id in (given, t.bos, t.eos) if id is not None), None)
@@ -206,7 +214,7 @@ class Evaluator(Resource):
         longest = max((len(r.prompt) + r.params.max_tokens for r in made), default=0)
 
         def submit() -> Iterator[tuple[list[int], Future[str]]]:
-            engine = self._open(longest)
+            engine = self._open(longest, self._n_texts)
             for i in sorted(range(len(made)), key=lambda i: list(made[i].prompt)):
                 yield [i], _submit(engine, made[i])
 
@@ -215,7 +223,7 @@ class Evaluator(Resource):
         def read(text: str) -> list[str]:
             return [text.rpartition(end)[2].lstrip() if end in text else text] if end else [text]
 
-        return self._collect(len(made), submit(), read, report or _ignore)
+        return self._collect(len(made), self._n_texts, submit(), read, report or _ignore)
 
     def render_chat(
         self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = True
@@ -257,16 +265,17 @@ class Evaluator(Resource):
         longest = max((len(context) + len(more) for context, more in pairs), default=0)
 
         def submit() -> Iterator[tuple[list[int], Future[Scores]]]:
-            engine = self._open(longest)
+            engine = self._open(longest, self._n_scored)
             for context in sorted(groups):
                 own = groups[context]
                 yield own, engine.score(context, [pairs[i][1] for i in own], n_top=1)
 
-        return self._collect(len(pairs), submit(), _sums, report)
+        return self._collect(len(pairs), self._n_scored, submit(), _sums, report)
 
     def _collect(
         self,
         n: int,
+        n_seq_max: int,
         submitted: Iterator[tuple[list[int], Future[F]]],
         read: Callable[[F], list[T]],
         report: Report,
@@ -274,7 +283,7 @@ class Evaluator(Resource):
         """Submit requests a few ahead of their results. -> results in the order of requests"""
         found: dict[int, T] = {}
         pending: deque[tuple[list[int], Future[F]]] = deque()
-        n_ahead, n_waiting = N_AHEAD * self._options["n_seq_max"], 0
+        n_ahead, n_waiting = N_AHEAD * n_seq_max, 0
 
         def take() -> int:
             own, future = pending.popleft()
@@ -292,13 +301,15 @@ class Evaluator(Resource):
             take()
         return [found[i] for i in range(n)]
 
-    def _open(self, longest: int) -> Engine:
-        """Return the engine, or a larger one if the longest request needs it."""
-        if self._engine is not None and self._engine.n_ctx >= longest:
-            return self._engine
+    def _open(self, longest: int, n_seq_max: int) -> Engine:
+        """Return the engine, or another one if the longest request or the sequences need it."""
+        own = self._engine
+        if own is not None and own.n_ctx >= longest and own.params.n_seq_max == n_seq_max:
+            return own
         self.close()
         n_ctx = max(N_CTX_LEAST, -(-longest // N_CTX_STEP) * N_CTX_STEP)
-        options: dict[str, Any] = {"max_queue": MAX_QUEUE, "n_ctx": n_ctx, **self._options}
+        least = {"max_queue": MAX_QUEUE, "n_ctx": n_ctx, "n_seq_max": n_seq_max}
+        options: dict[str, Any] = {**least, **self._options}
         self._engine = Engine(self.model, **options)
         return self._engine
 

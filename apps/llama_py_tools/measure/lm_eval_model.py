@@ -24,7 +24,6 @@ from llama_py.params import ModelParams
 from llama_py_tools.measure.evaluation import EvaluationParams, Evaluator, LogLikelihood
 
 DEFAULT_DEVICES = ("cuda", "cuda:0")  # of lm_eval's --device
-N_SEQ_MAX = 16  # sequences for lm_eval's default batch size of 1 and for "auto"
 
 
 @register_model("llama-py")
@@ -47,7 +46,7 @@ class LlamaPy(LM):  # type: ignore[misc]  # lm_eval has no types
             path: GGUF file; None: the bundled demo model.
             pretrained: Another name of `path`.
             hf_repo: Model of the Hugging Face Hub instead of a file, USER/MODEL[:TYPE].
-            batch_size: Sequences computed in parallel; 1 or "auto": 16.
+            batch_size: Sequences computed in parallel; 1 or "auto": the evaluator's default.
             max_batch_size: Ignored; `n_seq_max` limits the sequences.
             device: Device of llama-py; lm_eval's default, cuda:0, means the CPU.
             options: Fields of EvaluationParams, ModelParams and ContextParams.
@@ -134,9 +133,9 @@ def _take(options: dict[str, Any], kind: type[Any]) -> dict[str, Any]:
     return {f.name: options.pop(f.name) for f in fields(kind) if f.name in options}
 
 
-def _batch_size(value: int | str) -> int:
-    number = int(value) if str(value).isdigit() else 1
-    return number if number > 1 else N_SEQ_MAX
+def _batch_size(value: int | str) -> int | None:
+    """Return lm_eval's batch size; None for its default, 1, and for "auto"."""
+    return int(value) if str(value).isdigit() and int(value) > 1 else None
 
 
 def _close(evaluator: Evaluator, model: llama_py.Model) -> None:

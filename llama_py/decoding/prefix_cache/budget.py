@@ -10,7 +10,7 @@ from itertools import count
 from ggml_py.machine.host import memory
 
 MIB = 2**20
-CACHE_RAM = 64, 8192  # least and most MiB of the default
+CACHE_RAM_LEAST, CACHE_RAM = 64, 8192  # least and most MiB of the default
 PART = 4  # divisor of free memory that gives the upper limit
 
 
@@ -171,7 +171,6 @@ def byte_limit(cache_ram: int | None, usual: int | None = None) -> int | None:
         usual: Default for a context, `MemoryGroup.cache_bytes`; None: the limit of many models.
     """
     if cache_ram is None:
-        least, most = (n * MIB for n in CACHE_RAM)
-        wanted = most if usual is None else max(usual, least)
-        return min(wanted, most, memory()[0] // PART)
+        most = min(CACHE_RAM * MIB, memory()[0] // PART)
+        return most if usual is None else min(max(usual, CACHE_RAM_LEAST * MIB), most)
     return None if cache_ram < 0 else cache_ram * MIB
