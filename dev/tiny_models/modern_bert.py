@@ -57,4 +57,17 @@ TINY = {
         familiar=True,
         pooling=["rank"],
     ),
+    # a head that scores tokens for questions of three kinds, after two layers
+    "decision": Tiny(
+        keys={
+            **KEYS,
+            "attention.sliding_window": 10,
+            "decision.block_count": 2,
+            "/tokenizer.ggml.token_type_count": 3,
+        },
+        keep=["*.attn_qkv.weight", "cls.*"],
+        gain=QKV,
+        newest=True,
+        pooling=["none"],
+    ),
 }

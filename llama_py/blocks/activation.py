@@ -10,6 +10,7 @@ from functools import partial
 from ggml_py.ops import (
     clamp,
     geglu,
+    geglu_erf,
     geglu_split,
     gelu,
     mul,
@@ -69,6 +70,7 @@ SWIGLU_OAI = Activation(
     "silu", silu, "swiglu_oai", lambda gate, up: swiglu_oai(gate, up, 1.702, 7.0)
 )
 GEGLU = Activation("geglu", geglu, halves=True)
+GEGLU_ERF = Activation("geglu_erf", geglu_erf, halves=True)
 REGLU = Activation("reglu", reglu, halves=True)
 SWIGLU = Activation("swiglu", swiglu, halves=True)
 

@@ -150,10 +150,10 @@ class HParams(DeclaredKeys):
     required_heads: ClassVar[bool] = False  # a file without attention heads is invalid
     equal_heads: ClassVar[bool] = False  # keys and values have the same size
     whole_rope: ClassVar[bool] = False  # RoPE rotates whole heads
-    cached: ClassVar[bool] = True  # keys and values are cached; else tokens see only their batch
+    cached: bool = True  # keys and values are cached; else tokens see only their batch
     mixes_embd: ClassVar[bool] = True  # a batch can have tokens and embeddings
     decides: ClassVar[bool] = False  # scores of marked options (Batch.marks) instead of logits
-    within_step: ClassVar[int] = 1  # without a cache, keys are padded to a multiple of this
+    within_step: int = 1  # without a cache, keys are padded to a multiple of this
 
     def __init__(self, metadata: Mapping[str, Any], arch: str, like: str = LLAMA_CPP) -> None:
         keys = Keys(metadata, arch)
@@ -459,7 +459,7 @@ class WindowedHParams(HParams):
         every = keys.uint(key, self.n_pattern)
         dense = 0 if self.dense_first else every - 1
         trunk = tuple(every == 0 or il % every != dense for il in range(n))
-        return trunk + (False,) * self.n_layer_nextn
+        return trunk + (False,) * (self.n_layer_all - n)
 
     def layer_lists(self) -> dict[str, tuple[bool, ...] | int]:
         return super().layer_lists() | {"attention.sliding_window_pattern": self.swa_layers}

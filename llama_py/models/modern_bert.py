@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ggml_py.ops import gelu
 from ggml_py.tensor import Tensor
-from llama_py.blocks.activation import GEGLU, REGLU, SWIGLU
+from llama_py.blocks.activation import GEGLU, GEGLU_ERF, REGLU, SWIGLU
 from llama_py.blocks.attention import Attention, Projections
 from llama_py.blocks.feed_forward import FeedForward
 from llama_py.blocks.pooling import Classifier
@@ -13,6 +13,7 @@ from llama_py.graph.builder import GraphBuilder
 from llama_py.graph.linear import Norm
 from llama_py.hparams import EPS, WindowedHParams
 from llama_py.hparams.layer_shape import ROPE_NEOX
+from llama_py.models.trunks.decision import KindScorer, ScoringHParams
 from llama_py.models.trunks.decoder import Layer
 from llama_py.models.trunks.encoder import Encoder
 from llama_py.weights import Weights
@@ -21,7 +22,7 @@ from llama_py.weights import Weights
 ACTIVATIONS = {"silu": SWIGLU, "swish": SWIGLU, "swiglu": SWIGLU, "reglu": REGLU}
 
 
-class ModernBertHParams(WindowedHParams):
+class ModernBertHParams(ScoringHParams, WindowedHParams):
     rope_type = ROPE_NEOX
     cached = False
     required_heads = equal_heads = True
@@ -35,7 +36,9 @@ class ModernBertHParams(WindowedHParams):
         super().load(keys)
         if self.hidden_act == "relu":
             raise keys.error("hidden_activation", "must be gated: gelu, silu or reglu")
-        self.act = ACTIVATIONS.get(self.hidden_act, GEGLU)
+        # The build of llama.cpp that reads decision models changed GELU to its exact form.
+        gelu = GEGLU_ERF if self.n_layer_decision else GEGLU
+        self.act = ACTIVATIONS.get(self.hidden_act, gelu)
 
 
 class ModernBert(Encoder):
@@ -49,6 +52,9 @@ class ModernBert(Encoder):
         hp = self.hp
         self.tok_norm = self.norm(w, "token_embd_norm")
         self.output_norm = self.norm(w, "output_norm")
+        self.scorer = KindScorer(w, hp) if hp.n_layer_decision else None
+        if self.scorer is not None:
+            return
         self.classifier = Classifier(
             w.optional_linear("cls", hp.n_embd, hp.n_embd, scaled=False),
             w.optional_linear("cls.output", hp.n_embd, hp.n_cls_out, bias=True, scaled=False),
@@ -72,3 +78,11 @@ class ModernBert(Encoder):
 
     def embed(self, g: GraphBuilder) -> Tensor:
         return self.tok_norm(g, g.cb(super().embed(g), "inp_embd"), "inp_norm", 0)
+
+    def skips_unused_rows(self, g: GraphBuilder) -> bool:
+        return self.scorer is None
+
+    def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
+        super().finish(g, cur, selected)
+        if self.scorer is not None:
+            g.res.t_embd = g.expand(self.scorer(g, g.res.t_embd))

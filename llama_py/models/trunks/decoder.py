@@ -216,7 +216,8 @@ class Decoder(Architecture):
 
     def declare_nextn(self, w: Weights) -> None:
         """Skip the NextN layers after the trunk; subclasses that draft declare them."""
-        w.skip_nextn(range(self.hp.n_layer, self.hp.n_layer_all))
+        n = self.hp.n_layer_all
+        w.skip_nextn(range(n - self.hp.n_layer_nextn, n))
 
     def embed(self, g: GraphBuilder) -> Tensor:
         """Return the first layer's input, [n_embd, n_tokens]."""
