@@ -58,6 +58,26 @@ POINTER_TEMPLATE = (
     "{{ state }}\n{{ type }}: {{ instructions }}\n{% for o in options %}{{ o.key }}"
     "{% if o.description is not none %}: {{ o.description }}{% endif %}<|box_end|>\n{% endfor %}END"
 )
+HEAD_TEMPLATE = (
+    "{{ type }} {{ instructions | tojson }} {{ id }}<sep>{% for o in options %}<mask>{{ o.key }}"
+    "{% if o.description is not none %}: {{ o.description | tojson }}{% endif %}{% endfor %}<sep>"
+    "{{ state if state is string else state | tojson }}<sep>"
+)
+PIECE_TEMPLATE = (
+    "{{ images | join('') }}{{ sep }}{{ type }} {{ id }}{{ ' sound' if audio else '' }}:{{ sep }}"
+    "{{ mark_question }}{{ instructions | tojson }}{{ sep }}{% for o in options %}<mask>{{ sep }}"
+    "{{ mark_option }}{{ o.key }}{% if o.description is not none %}: {{ o.description | tojson }}"
+    "{% endif %}{{ sep }}{% endfor %}STATE:{{ sep }}{{ mark_state }}{{ state | tojson }}{{ sep }}"
+    "END"
+)
+# Of types that read rows: architecture, its tiny model, and the template.
+ROWS = {
+    "joint": ("clef", "routing", JOINT_TEMPLATE),
+    "pointer": ("qwen35", "dense", POINTER_TEMPLATE),
+    "head": ("modern-bert", "decision", HEAD_TEMPLATE),
+    "pieces": ("lfm2", "decision", PIECE_TEMPLATE),
+}
+MAX_HEAD = 60  # tokens of a question and its options, of the type "laya"
 WORD, PLACE = "yes", -5  # a token that the demo model has not, instead of one near the end
 TEMPERATURES = {
     "noul": 2.0,
@@ -176,6 +196,21 @@ OTHERS: list[Any] = [
     ),
     _one(type="choice", instructions="r", criteria={"b": 1, "a": 2, "Z": 3}),
     _one(type="score", instructions="", criteria=[*"abcdefghij"]),
+    # texts that are longer than their part of a prompt, and special texts
+    _one(
+        type="choice", instructions="why " * 80, criteria={"a": "long " * 60, "b": "x", "c": None}
+    ),
+    _one(type="choice", instructions="r", criteria={f"c{i}": "some words" for i in range(20)}),
+    {
+        "state": {"<|a|>": "<mask> <sep> <<d1omni:sep>> <<clef:sep>> <|im_end|>"},
+        "questions": {
+            "q": {
+                "type": "noul",
+                "instructions": "<mask><|b|>",
+                "criteria": {"yes": "so", "no": "<|c|>", "false": None},
+            }
+        },
+    },
 ]
 
 
@@ -190,7 +225,7 @@ def _as_floats(info: TensorInfo) -> TensorInfo:
 
 def write_model(path: Path, kind: str = "openjev", temperatures: bool = True) -> None:
     """Write a decision model of any type."""
-    if TYPES.get(kind, DecisionType()).reads_rows:
+    if TYPES.get(kind, DecisionType()).rows:
         write_row_model(path, kind)
     else:
         write_demo_model(path, kind, temperatures)
@@ -213,12 +248,14 @@ def write_demo_model(path: Path, kind: str, temperatures: bool) -> None:
 def write_row_model(path: Path, kind: str) -> None:
     """Write a tiny model of a type that reads rows of embeddings, with the demo model's vocabulary
     and the token END_OF_OPTION."""
-    arch, template = ("clef", JOINT_TEMPLATE) if TYPES[kind].joint else ("qwen35", POINTER_TEMPLATE)
-    made, demo = tiny.find(arch, "routing" if TYPES[kind].joint else "dense"), GGUFFile.open(DEMO)
-    vocabulary = _vocabulary(demo, END_OF_OPTION)
-    keys = {"vocab_size": len(demo.metadata["tokenizer.ggml.tokens"]), "context_length": 1024}
+    arch, variant, template = ROWS[TYPES[kind].rows]
+    made, demo = tiny.find(arch, variant), GGUFFile.open(DEMO)
+    vocabulary = _vocabulary(demo, END_OF_OPTION, "<mask>", "<sep>")
+    places = {"mask": PLACE - 1, "seperator": PLACE - 2}
+    n_vocab = len(demo.metadata["tokenizer.ggml.tokens"])
+    keys = {"vocab_size": n_vocab, "context_length": 1024}
     more: Any = {"keys": {**made.keys, **keys}}
-    if TYPES[kind].points:
+    if TYPES[kind].rows == "pointer":
         more["keys"]["embedding_length_out"] = 32
         more["keep"] = [*made.keep, "cls.output.*"]
     tiny.write_file(path, arch, replace(made, **more))
@@ -228,19 +265,29 @@ def write_row_model(path: Path, kind: str) -> None:
             **file.metadata.stored_values,
             **vocabulary,
             **_decisions(arch, kind, template, mild),
+            f"{arch}.decision.max_head_tokens": encode("u32", MAX_HEAD),
+            **{
+                f"tokenizer.ggml.{name}_token_id": encode("u32", n_vocab + place)
+                for name, place in places.items()
+            },
         }
         data = b"".join(content(values, list(file.tensors.values())))
     path.write_bytes(data)
 
 
-def _vocabulary(file: GGUFFile, word: str) -> dict[str, bytes]:
-    """Return the keys of a vocabulary, with a word in place of a token near the end."""
+def _vocabulary(file: GGUFFile, *added: str) -> dict[str, bytes]:
+    """Return the keys of a vocabulary, with words in place of tokens near the end."""
     start, stored = "tokenizer.ggml.", file.metadata.stored_values
     words, types, merges = (
         [*file.metadata[start + name]] for name in ("tokens", "token_type", "merges")
     )
-    former, words[PLACE], types[PLACE] = words[PLACE], word, USER_DEFINED
-    merges = [one for one in merges if one.replace(" ", "") != former]
+    for place, word in enumerate(added):
+        former, words[PLACE - place], types[PLACE - place] = (
+            words[PLACE - place],
+            word,
+            USER_DEFINED,
+        )
+        merges = [one for one in merges if one.replace(" ", "") != former]
     return {
         **{key: value for key, value in stored.items() if key.startswith(start)},
         f"{start}tokens": encode("arr[str]", words),
@@ -287,7 +334,7 @@ def main() -> None:
         path = Path(folder) / NAME
         for kind in TYPES:
             write_model(path, kind)
-            how = "rows" if TYPES[kind].reads_rows else "labels"
+            how = "rows" if TYPES[kind].rows else "labels"
             server = subprocess.Popen([p.python, "-c", SERVER, str(path), str(port), how])
             try:
                 _wait(server, port)

@@ -31,4 +31,19 @@ TINY = {
     ),
     # one sequence: llama.cpp would split longer sequences
     "centred": Tiny(keys=CENTRED, gain=GAIN, sequences=1, pooling=("none", "mean")),
+    # a head that scores tokens for questions of three kinds, after three layers
+    "decision": Tiny(
+        keys={
+            **DENSE,
+            "block_count": 5,
+            "attention.head_count_kv": [0, 2, 0, 4, 4],
+            "attention.causal": False,
+            "attention.layer_norm_epsilon": 1e-5,
+            "decision.block_count": 2,
+            "/tokenizer.ggml.token_type_count": 3,
+        },
+        keep=["*.attn_qkv.weight", "cls.*"], without=["*.attn_[qkv].bias", "blk.[0-2].attn_qkv.*"],
+        gain=GAIN, newest=True, pooling=["none"],
+        runs=["nodes-fa-on", "nodes-fa-off", "nodes-pooled-none", "pooled-none"],
+    ),
 }  # fmt: skip

@@ -196,9 +196,12 @@ def attend_latent(
     return g.cb(mha(g, qkv.q, k, v, mask, il, how), "kqv_out", il)
 
 
-def attend_within(g: GraphBuilder, qkv: QKV, il: int, how: Scores) -> Tensor:
-    """Attend to the tokens of the ubatch, without a cache. -> [d_v * n_head, n_tokens]"""
-    mask = g.inp_no_cache(g.hp.layers[il].window).kq_mask
+def attend_within(
+    g: GraphBuilder, qkv: QKV, il: int, how: Scores, mask: Tensor | None = None
+) -> Tensor:
+    """Attend to the tokens of the ubatch, without a cache; mask: replaces the usual mask.
+    -> [d_v * n_head, n_tokens]"""
+    mask = g.inp_no_cache(g.hp.layers[il].window).kq_mask if mask is None else mask
     for t in qkv.q, qkv.k, qkv.v:
         g.expand(t)
     if g.hp.within_step > 1:  # also without a rest

@@ -84,5 +84,5 @@ class ModernBert(Encoder):
 
     def finish(self, g: GraphBuilder, cur: Tensor, selected: bool) -> None:
         super().finish(g, cur, selected)
-        if self.scorer is not None:
+        if self.scorer is not None and g.res.t_embd is not None:
             g.res.t_embd = g.expand(self.scorer(g, g.res.t_embd))

@@ -20,6 +20,7 @@ from llama_py.chat import ChatTemplate
 from llama_py.loading.model import LoadedModel
 from llama_py.text.chat_prompt import tokenize_prompt
 from llama_py.text.decision_joint import joint_prompt
+from llama_py.text.decision_masks import head_prompt, piece_prompt
 from llama_py.text.decision_pointer import pointer_prompt
 from llama_py.text.decision_rows import RowPrompt
 from llama_py.text.decision_types import (
@@ -77,11 +78,14 @@ class Decider:
     def row_prompts(self, state: Any, questions: Sequence[Question]) -> list[RowPrompt]:
         """Return the prompts of a type that reads rows of embeddings. ModelError if a text is
         empty, or the file's template or vocabulary does not fit."""
-        template, tokenizer = self._template, self.model.tokenizer
-        assert template is not None
-        if self.type.joint:
-            return [joint_prompt(template, tokenizer, state, questions)]
-        return [pointer_prompt(template, tokenizer, state, one) for one in questions]
+        assert self._template is not None
+        given = self._template, self.model.tokenizer
+        if self.type.rows == "joint":
+            return [joint_prompt(*given, state, questions)]
+        if self.type.rows == "head":
+            return [head_prompt(*given, self._metadata, state, one) for one in questions]
+        prompt = pointer_prompt if self.type.rows == "pointer" else piece_prompt
+        return [prompt(*given, state, one) for one in questions]
 
     def prompt(self, state: Any, question: Question) -> list[int]:
         """Return the tokens of a prompt that ends before the label; ModelError for an error in the
@@ -169,16 +173,12 @@ class Decider:
         return dict(sort_keys(found)) if self.type.sorts_keys else found
 
     def _show(self, question: Question, backward: bool = False) -> dict[str, Any]:
-        options = [{"key": o.key, "description": o.description} for o in question.options]
-        options = options[::-1] if backward else options
-        for option, label in zip(options, self._shown_labels(question), strict=False):
+        shown = question.show()
+        if backward:
+            shown["options"].reverse()
+        for option, label in zip(shown["options"], self._shown_labels(question), strict=False):
             option["label"] = label
-        return {
-            "id": question.id,
-            "type": question.kind,
-            "instructions": question.instructions,
-            "options": options,
-        }
+        return shown
 
     def _shown_labels(self, question: Question) -> list[str]:
         """Return the labels that the template shows."""

@@ -27,16 +27,7 @@ def joint_prompt(
     Raises:
         ModelError: A question or an option is empty, or the template does not mark all of them.
     """
-    shown = [
-        {
-            "id": question.id,
-            "type": question.kind,
-            "instructions": question.instructions,
-            "options": [{"key": o.key, "description": o.description} for o in question.options],
-        }
-        for question in questions
-    ]
-    given = sort_keys({"state": state, "questions": shown})
+    given = sort_keys({"state": state, "questions": [question.show() for question in questions]})
     given = replace_texts(given, lambda text: text.replace(START, "<<clef "))
     text = template.render_variables(
         **given, images=[], sep=SEPARATOR, mark_question=QUESTION, mark_option=OPTION

@@ -28,19 +28,16 @@ def pointer_prompt(
     ends = tokenizer.tokenize(END_OF_OPTION, False)
     if len(ends) != 1:
         raise ModelError(f"decision model has no {END_OF_OPTION} token; convert the model again")
-    text = template.render_variables(
-        id=question.id,
-        type=question.kind,
-        instructions=plain_text(question.instructions),
-        state=plain_text(state),
-        options=[*map(_show, question.options)],
-        images=[],
-    )
+    shown = question.show() | {
+        "instructions": plain_text(question.instructions),
+        "options": [*map(_show, question.options)],
+    }
+    text = template.render_variables(**shown, state=plain_text(state), images=[])
     ids = tokenizer.tokenize(text, False)
     found = [i for i, id in enumerate(ids) if id == ends[0]]
     if len(found) != len(question.options):
         raise ModelError("unexpected layout of the decision prompt; convert the model again")
-    return RowPrompt([question], ids, ends=found)
+    return RowPrompt([question], ids, found, column=None)
 
 
 def _show(option: QuestionOption) -> dict[str, str | None]:
@@ -49,8 +46,13 @@ def _show(option: QuestionOption) -> dict[str, str | None]:
 
 
 def plain_text(value: Any) -> str:
-    """Write a JSON value as text, without special tokens: `<|a|>` becomes `<¦a¦>`."""
-    return SPECIAL.sub("<¦\\1¦>", _lines(value, 0))
+    """Write a JSON value as text, without special tokens."""
+    return hide_special(_lines(value, 0))
+
+
+def hide_special(text: str) -> str:
+    """Replace special tokens: `<|a|>` becomes `<¦a¦>`."""
+    return SPECIAL.sub("<¦\\1¦>", text)
 
 
 def _lines(value: Any, indent: int) -> str:

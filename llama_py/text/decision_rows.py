@@ -24,14 +24,17 @@ LEAST_UBATCH = 512
 class RowPrompt:
     """A prompt with the options of some questions.
 
-    tokens, marks  its tokens, and their marks (Batch.marks): rows are scores of all options
-    ends           without marks: the last token of each option; the prompt's last token asks
+    places   a token of each option; none: rows are the scores of all options
+    marks    of tokens (Batch.marks), if rows are scores
+    column   element of a place's row that is the score; None: the row of the prompt's last token is
+             compared with each place's
     """
 
     questions: Sequence[Question]
     tokens: list[int]
+    places: list[int] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
+    column: int | None = 0
 
     def read(self, rows: F32) -> list[list[float]]:
         """Return the scores of each question's options, by the rows of the tokens' embeddings.
@@ -39,7 +42,10 @@ class RowPrompt:
         Raises:
             ModelError: The model gives no scores.
         """
-        scores = rows[:, 0].tolist() if self.marks else _point(rows, self.ends)
+        if self.column is None:
+            scores = _point(rows, self.places)
+        else:
+            scores = (rows[self.places] if self.places else rows)[:, self.column].tolist()
         n_options = sum(len(question.options) for question in self.questions)
         if len(scores) < n_options or not all(map(math.isfinite, scores[:n_options])):
             raise ModelError("the model could not evaluate the decision")

@@ -45,6 +45,12 @@ class Question:
     instructions: Any
     options: Sequence[QuestionOption] = field(default=())
 
+    def show(self) -> dict[str, Any]:
+        """Return the variables of a template."""
+        options = [{"key": o.key, "description": o.description} for o in self.options]
+        shown = {"id": self.id, "type": self.kind, "instructions": self.instructions}
+        return {**shown, "options": options}
+
 
 _SIZES = {"2": 2, "3_5": 5, "6_10": 10, "11": math.inf}
 
@@ -62,10 +68,11 @@ class DecisionType:
     sorts_keys       the template gets objects with sorted keys
     lists_questions  the template gets all questions of the request
     needs_state      a request must have a state
-    joint            one prompt has all questions, with marks (llama_py.text.decision_joint), and
-                     the options of a choice by key
-    points           the model compares the prompt's end with its options' ends
-                     (llama_py.text.decision_pointer)
+    named_sides      "yes" and "no" also describe the options of "noul"
+    rows             how a model is read that gives rows of embeddings: "joint": one prompt has all
+                     questions, with marks, and the options of a choice by key; "pointer": the
+                     prompt's end is compared with its options' ends; "head" and "pieces": scores
+                     of the options' mask tokens (llama_py.text.decision_masks)
     sizes            names of temperatures, by the largest number of options
     """
 
@@ -77,14 +84,9 @@ class DecisionType:
     sorts_keys: bool = False
     lists_questions: bool = False
     needs_state: bool = True
-    joint: bool = False
-    points: bool = False
+    named_sides: bool = False
+    rows: str = ""
     sizes: Mapping[str, float] = field(default_factory=lambda: _SIZES)
-
-    @property
-    def reads_rows(self) -> bool:
-        """True if scores are from embeddings, without labels."""
-        return self.joint or self.points
 
     def size(self, n: int) -> str:
         """Return the name of a number of options."""
@@ -115,7 +117,7 @@ class DecisionType:
 
     def max_options(self, tokenizer: Tokenizer) -> int:
         """Return the maximum number of options."""
-        if self.words or self.reads_rows:
+        if self.words or self.rows:
             return MOST_LABELS
         return len(_codes(tokenizer)) if self.codes else len(LETTERS)
 
@@ -133,8 +135,12 @@ TYPES = {
     "nimble": DecisionType(codes=True, true_first=False, lists_questions=True),
     "pplx-decider": DecisionType(codes=True, true_first=False),
     "lfm2-d1": DecisionType(words=True, needs_state=False),
-    "clef": DecisionType(joint=True),
-    "kev": DecisionType(points=True, true_first=False),
+    "lfm2-d1-omni": DecisionType(
+        rows="pieces", true_first=False, needs_state=False, named_sides=True
+    ),
+    "clef": DecisionType(rows="joint"),
+    "kev": DecisionType(rows="pointer", true_first=False),
+    "laya": DecisionType(rows="head", true_first=False),
 }
 
 
@@ -145,12 +151,13 @@ def sort_keys(value: Any) -> Any:
     return [*map(sort_keys, value)] if isinstance(value, list) else value
 
 
-def replace_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """Change all texts in a JSON value, except keys."""
+def replace_texts(value: Any, change: Callable[[str], str], keys: bool = False) -> Any:
+    """Change all texts in a JSON value; keys: also its keys."""
     if isinstance(value, dict):
-        return {key: replace_texts(one, change) for key, one in value.items()}
+        name = change if keys else str
+        return {name(key): replace_texts(one, change, keys) for key, one in value.items()}
     if isinstance(value, list):
-        return [replace_texts(one, change) for one in value]
+        return [replace_texts(one, change, keys) for one in value]
     return change(value) if isinstance(value, str) else value
 
 

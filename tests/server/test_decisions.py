@@ -158,12 +158,12 @@ def test_labels_of_tokenizers_that_add_a_space(chat: str | None, wanted: str) ->
 
 def test_models_that_are_not_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / NAME
-    write_model(path, kind="laya")
+    write_model(path, kind="unknown")
     with served("-m", str(path)) as (client, _):
         found = client.post("/v1/systemone", json=ASKED)
         assert found.status_code == 400
         message = found.json()["error"]["message"]
-        assert "of type 'laya' are not supported; known: openjev, lev, nimble" in message
+        assert "of type 'unknown' are not supported; known: openjev, lev, nimble" in message
     monkeypatch.setattr(record_systemone, "TEMPERATURES", {"choice": -1.0})
     write_model(path)
     with served("-m", str(path)) as (client, _):

@@ -43,7 +43,7 @@ class TokenizedQuestion(NamedTuple):
 async def systemone(request: Request, state: ModelState) -> Response:
     """Answer questions in TypeSafe's format; no text is generated."""
     body = await read_object(request)
-    if state.decider.type.reads_rows:
+    if state.decider.type.rows:
         return await _decide_by_rows(request, state, body)
     asked = await work.read(request, _read, state, body)
     n = sum(n_cells(prompt.tokens) for one in asked for prompt in one.prompts)

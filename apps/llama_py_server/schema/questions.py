@@ -37,7 +37,7 @@ def parse_questions(body: Body, decider: Decider, sees: bool) -> DecisionRequest
     questions = [_parse_question(name, one, decider) for name, one in given.items()]
     images: list[bytes] = []
     state = _take_images(body, lambda url: images.append(_image(url, len(images))))
-    if images and (decider.type.reads_rows or not sees):
+    if images and (decider.type.rows or not sees):
         raise not_supported(
             "This server does not support image input for decisions. For a model that supports it, "
             "start it with `--mmproj`"
@@ -101,11 +101,14 @@ def _parse_question(name: str, given: Any, decider: Decider) -> Question:
     kind = given.get("type")
     if kind not in KINDS:
         raise _wrong(name, f'"type" must be one of: {", ".join(KINDS)}')
-    parse = {"choice": _choices, "score": _levels, "noul": _sides}[kind]
-    options = parse(name, given.get("criteria"))
+    criteria = given.get("criteria")
+    if kind == "noul":
+        options = _sides(name, criteria, decider.type.named_sides)
+    else:
+        options = (_choices if kind == "choice" else _levels)(name, criteria)
     if kind == "noul" and not decider.type.true_first:
         options.reverse()
-    if kind == "choice" and decider.type.joint:
+    if kind == "choice" and decider.type.rows == "joint":
         options.sort(key=lambda option: option.key)
     if len(options) > decider.max_options:
         why = f"too many options ({len(options)}), this model supports at most "
@@ -125,10 +128,16 @@ def _levels(name: str, criteria: Any) -> list[QuestionOption]:
     return [QuestionOption(str(i), description) for i, description in enumerate(criteria)]
 
 
-def _sides(name: str, criteria: Any) -> list[QuestionOption]:
+def _sides(name: str, criteria: Any, named: bool) -> list[QuestionOption]:
+    """Return the options of a yes or no question; named: "yes" and "no" also describe them."""
     if criteria is not None and not isinstance(criteria, dict):
         raise _wrong(name, '"criteria" must be an object')
-    return [QuestionOption(key, (criteria or {}).get(key)) for key in ("true", "false")]
+    others = {"true": "yes", "false": "no"} if named else {}
+    given = criteria or {}
+    return [
+        QuestionOption(key, given.get(key if key in given else others.get(key)))
+        for key in ("true", "false")
+    ]
 
 
 def _wrong(name: str, why: str) -> HTTPError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from functools import reduce
 
 from ggml_py.ops import add, concat, gelu_erf, pad, view
 from ggml_py.tensor import Tensor
@@ -73,8 +74,6 @@ class ScoringHParams(HParams):
 class UnplacedAttention(Attention):
     """Attention without RoPE."""
 
-    parts_keep = None
-
     def place(self, g: GraphBuilder, qkv: QKV, il: int) -> tuple[Tensor, Tensor]:
         return qkv.q, qkv.k
 
@@ -113,6 +112,5 @@ class KindScorer:
             x = add(cur, view(self.kinds, cur.ne[:1], offset=kind * cur.ne[0]))
             for il, layer in self.layers.items():
                 x = layer(g, x, il, il == max(self.layers))
-            score = self.out(g, gelu_erf(self.dense(g, self.norm(g, x))))
-            found = [concat(*found, score, 0) if found else score]
-        return g.cb(found[0], "decision_scores")
+            found.append(self.out(g, gelu_erf(self.dense(g, self.norm(g, x)))))
+        return g.cb(reduce(lambda a, b: concat(a, b, 0), found), "decision_scores")
