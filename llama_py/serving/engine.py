@@ -148,16 +148,23 @@ class Engine(Resource):
         finish_reason. Raises Busy if the queue is full, Closed, TooLong or another ContextError
         if the prompt does not fit, and the errors of `Sampler`, mainly GrammarError.
         """
+        [handle] = self._start([self._job(request, told)])
+        return handle
+
+    def _job(self, request: Request, told: Told, n_before: int = 0) -> Job:
+        """Return a job for a request; n_before: other jobs that will wait with it."""
         self._check_open()
         self._check_answers()
-        self._check(request)
-        request = self._with_chat(request)
-        job = Job(next(self._ids), Answer(request, self.model), told)
+        self._check(request, n_before)
+        return Job(next(self._ids), Answer(self._with_chat(request), self.model), told)
+
+    def _start(self, jobs: Sequence[Job]) -> list[Handle]:
+        """Let jobs wait for slots; the engine's thread sees all at once."""
         with self._changed:
             self._check_open()
-            self._came.append(job)
+            self._came.extend(jobs)
             self._changed.notify()
-        return Handle(job, self._wake)
+        return [Handle(job, self._wake) for job in jobs]
 
     def stream(self, request: Request) -> Generator[Event, None, None]:
         """Yield the events of a request. Closing the generator cancels it; an error is raised."""
@@ -235,12 +242,11 @@ class Engine(Resource):
         check_continuations(prompt, continuations)
         pending = PendingScores(continuations)
         width = 0 if self._ctx.memory.allows_unequal_lengths else self.n_slots
-        try:
-            for one in score_requests(prompt, continuations, n_top, width, **options):
-                pending.add(self.submit(one.request, pending.listener(one)))
-        except BaseException:
-            pending.cancel()
-            raise
+        jobs = list[Job]()
+        for one in score_requests(prompt, continuations, n_top, width, **options):
+            jobs.append(self._job(one.request, pending.listener(one), len(jobs)))
+        for handle in self._start(jobs):
+            pending.add(handle)
         return pending.future
 
     def _with_chat(self, request: Request) -> Request:
@@ -345,8 +351,8 @@ class Engine(Resource):
                 "generate text; use embed"
             )
 
-    def _check(self, request: Request) -> None:
-        n = len(self._came) + len(self._scheduler.waiting)
+    def _check(self, request: Request, n_before: int) -> None:
+        n = len(self._came) + len(self._scheduler.waiting) + n_before
         if n >= self.max_queue:
             raise Busy(f"{n} requests are waiting, the maximum of max_queue; try again later")
         if n_cells(request.prompt) > self.n_ctx:

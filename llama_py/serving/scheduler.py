@@ -35,7 +35,7 @@ from llama_py.serving.step_batches import Busy, StepBatches, share_rows
 log = logging.getLogger("llama_py")
 
 WORTH = 64  # minimum tokens of a saved conversation: a copy takes a hundredth of computing it
-N_GRAPHS = 12, 48  # least and most cached graphs: steps differ in prompt tokens and in sequences
+N_GRAPHS = 20, 48  # least and most cached graphs: steps differ in prompt tokens and in sequences
 N_SPARE = 4  # tokens of a full context that a context shift always discards (llama-server)
 
 
@@ -436,6 +436,8 @@ class Scheduler:
         self._images.forget(job)
         try:
             self.sequences.finish(slot.id, whole=False)
+            if (n := job.request.score_from) > 1:  # no other prompt begins with a continuation
+                self.cache.shorten(slot.id, n)
         except Exception:
             log.exception("slot %d: finishing its sequence failed, so the slot is cleared", slot.id)
             self.cache.invalidate(slot.id, 0)

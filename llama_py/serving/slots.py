@@ -74,8 +74,9 @@ def choose_slot(
 
     First choice: the slot with the longest common prefix, if at most N_LOST tokens after it are
     lost. Second choice: the slot that makes the fewest runs of consecutive busy slots, because a
-    ubatch has consecutive sequences and every ubatch reads all weights. Third choice: an empty
-    slot, or the least recently used one, which can copy prefixes of other slots. Slots that another
+    ubatch has consecutive sequences and every ubatch reads all weights. Third choice: the first
+    empty slot, since some graphs are for certain slots, or the least recently used one, which can
+    copy prefixes of other slots. Slots that another
     client used during the last N_KEPT steps have the lowest priority, because it may continue.
 
     held    tokens of each free slot
@@ -89,11 +90,11 @@ def choose_slot(
     if going_on:
         return free[max(going_on, key=lambda i: (n_same[i], -i))]
 
-    def cost(i: int) -> tuple[bool, int, bool, bool, int, int]:
+    def cost(i: int) -> tuple[int, ...]:
         slot, is_full = free[i], len(held[i]) > 0
         is_kept = is_full and slot.client != client and slot.used > step - N_KEPT
         n_runs = _n_runs({*busy, slot.id}) if busy else 0
-        return is_kept, n_runs, is_full, slot.client != client, slot.used, i
+        return is_kept, n_runs, is_full, is_full and slot.client != client, is_full * slot.used, i
 
     return free[min(range(len(free)), key=cost)]
 

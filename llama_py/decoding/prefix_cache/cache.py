@@ -249,20 +249,29 @@ class PrefixCache:
         for at, state in self.snapshots.find_states(seq_id):
             if at.end > n:
                 self.snapshots.drop(at, state)
-        self.ctx.memory.seq_rm(seq_id)
-        self._plans.pop(seq_id, None)
-        self.shifted.discard(seq_id)
-        self.tree.release(seq_id)
+        self.clear(seq_id)
 
     def offload(self, seq_id: int) -> None:
         """Free the cells of a sequence and save its state in host memory, if the budget allows."""
         self._check()
         saved = self._save_state(seq_id)
+        self.clear(seq_id)
+        self._keep(saved)
+
+    def clear(self, seq_id: int) -> None:
+        """Free the cells of a sequence; its snapshots remain."""
         self.ctx.memory.seq_rm(seq_id)
         self._plans.pop(seq_id, None)
         self.shifted.discard(seq_id)
         self.tree.release(seq_id)
-        self._keep(saved)
+
+    def shorten(self, seq_id: int, n: int) -> None:
+        """Free a sequence's tokens after the first n; all, if its memory cannot return to them."""
+        ids = self.tokens(seq_id)[:n]
+        if self._goes_back(seq_id, n):
+            self.hold(ids, seq_id)
+        else:
+            self.clear(seq_id)
 
     def transfer_from(self, other: PrefixCache) -> None:
         """Copy the sequences of another, smaller context of the model."""
