@@ -78,6 +78,14 @@ class KVCells:
             self._range[seq_id] = found
         return found
 
+    def is_usable(self, cell: int, window: Window | None) -> bool:
+        """Return True if a token may take the cell, like `usable`."""
+        pos = self.pos.item(cell)
+        if pos < 0 or window is None or self.n_seq.item(cell) != 1:
+            return pos < 0
+        last = self.pos_range(int(self.seq[:, cell].argmax()))[1]
+        return pos < last and bool(window.hides(pos, last + 1))
+
     def usable(self, window: Window | None) -> Bools:
         """Return cells that a token may take: empty, or of one sequence that has moved its window
         past them. The last cell of a sequence is excluded: it marks the sequence's end."""
@@ -120,8 +128,9 @@ class KVCells:
     def used_max(self, cells: Indices, forgotten: Sequence[tuple[int, int]]) -> int:
         """Return `used_max_p1` after `cells` are taken and each (sequence, p1) of `forgotten` lost
         its positions below p1; no cell has two sequences then."""
-        if not forgotten:
-            return max(self.used_max_p1(), int(cells[-1] if cells.size == 1 else cells.max()) + 1)
+        last = max(self.used_max_p1() - 1, cells.item() if cells.size == 1 else int(cells.max()))
+        if not any(self.seq.item(s, last) and self.pos.item(last) < p1 for s, p1 in forgotten):
+            return last + 1
         kept = self.pos >= 0
         for s, p1 in forgotten:
             kept &= ~(self.seq[s] & (self.pos < p1))

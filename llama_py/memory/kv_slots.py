@@ -160,8 +160,8 @@ class KVSlots(MemoryPart):
         if head > cells.used + 2 * n:  # many free cells before the head: fill them first
             head = 0
         end = head + n
-        if n == 1 and head < cells.size and cells.pos.item(head) < 0:
-            return np.array((head,))
+        if n == 1 and cells.is_usable(first := head % cells.size, self.window):
+            return np.array((first,))
         if end <= cells.size and not (cells.pos[head:end] >= 0).any():
             return np.arange(head, end)
         usable = np.flatnonzero(cells.usable(self.window))
@@ -222,7 +222,7 @@ class KVSlots(MemoryPart):
         ]
 
     def _overwritten(self, cells: KVCells, idx: Indices) -> list[tuple[int, int]]:
-        if (cells.pos[idx] < 0).all():
+        if cells.pos.item(idx.item()) < 0 if idx.size == 1 else (cells.pos[idx] < 0).all():
             return []
         seqs = np.flatnonzero(cells.seq[:, idx].any(1))
         return [(int(s), int(cells.pos[idx[cells.seq[s, idx]]].max()) + 1) for s in seqs]

@@ -111,6 +111,16 @@ def test_rows_of_the_table_equal_tokens(name: str) -> None:
     assert nmse(expected, Context(model, **EXACT).decode(Batch(IDS, rows), "all")) < 1e-9
 
 
+def test_an_encoder_reads_rows_of_the_table_like_tokens() -> None:
+    metadata, arrays = changed("t5-dense")
+    model, table = model_of(metadata, arrays), arrays["token_embd.weight"][0, 0]
+    expected = Context(model, **EXACT).encode([5, 1, 2, 7, 9, 6, 3])
+    found = Context(model, **EXACT).encode(Batch(IDS, np.ascontiguousarray(table[[1, 2, 6]])))
+    assert nmse(expected, found) < 1e-9
+    other = Context(model, **EXACT).encode(Batch(IDS, np.ascontiguousarray(table[[1, 2, 7]])))
+    assert nmse(expected, other) > 1e-3
+
+
 def test_positions_of_an_image_on_several_axes() -> None:
     model = live("qwen2vl-dense", "cpu")
     ids, rows = [5, -1, -1, -1, -1, 7, 9], embeddings(model, 4)

@@ -61,9 +61,10 @@ class InputAttnKV:
                 self.mctx.set_input_rot(rot)
 
     def follow(self, ubatch: UBatch) -> None:
-        """Set inputs for the next token: it sees its own cell and its predecessor's cells."""
-        values, several = self._values, ubatch.n_each > 1
-        if values is None or (several and not self.causal):
+        """Set inputs for the next token: it sees its own cell and its predecessor's cells, except
+        the one that leaves a window."""
+        values, several, window = self._values, ubatch.n_each > 1, self.mctx.kv.window
+        if values is None or (several and (window is not None or not self.causal)):
             self.set_input(ubatch)
             return
         idxs, mask, each = values
@@ -76,15 +77,28 @@ class InputAttnKV:
             mask[each, rows % size] = 0
         else:  # a scalar index is faster
             mask[0, rows.item() % size] = 0
+        if window is not None:
+            self._hide_left(ubatch, mask, window.size)
         for t in idxs:
             put(t, rows.tolist())
+
+    def _hide_left(self, ubatch: UBatch, mask: npt.NDArray[Any], size: int) -> None:
+        """Hide the cell of the position that leaves each token's window."""
+        kv = self.mctx.kv
+        for row, pos, (seq_id, *_) in zip(mask, ubatch.pos.tolist(), ubatch.seq_id, strict=False):
+            cells = kv.cells[kv.stream_index(seq_id)]
+            if pos >= size:
+                for cell in (cells.pos[: len(row)] == pos - size).nonzero()[0].tolist():
+                    if cells.seq.item(seq_id, cell):
+                        row[cell] = -np.inf
 
     @cached_property
     def _values(self) -> tuple[list[memoryview], npt.NDArray[Any], npt.NDArray[np.intp]] | None:
         """Rows to write to, the mask [n_tokens, n_kv], and its row numbers; None if the next token
         does not see exactly one cell more."""
         kv, mask = self.mctx.kv, host_array(self.kq_mask)
-        if mask is None or kv.window is not None or self.alibi or kv.tensors.v_trans:
+        hides_one = kv.window is None or kv.window.kind == "standard"
+        if mask is None or not hides_one or self.alibi or kv.tensors.v_trans:
             return None
         idxs = [read_integers(t) for t in (self.k_idxs, self.v_idxs) if t is not None and t.buffer]
         if not idxs or any(t is None for t in idxs):
