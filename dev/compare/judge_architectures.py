@@ -40,10 +40,9 @@ BOUNDS = {"f32": 3e-6, "q8": 2e-3, "q4": 2e-3, "fed": 1e-9, "kept": 1e-9, "openc
 HEAD = """# Conformance of architectures
 
 llama-py's results for each architecture, compared with llama.cpp's (llama-cpp-python 0.3.36, in one
-process), and with its own for other splits of the batch. The table shows the worst of each
-architecture's [tiny models](../llama_py/models/README.md)
-(`python -m dev.compare.judge_architectures`). Architectures that llama.cpp added later are compared
-with its build b11739 (`python -m dev.record.newest judge`).
+process), and with its own for other splits of the batch. The table shows each
+[tiny model](../llama_py/models/README.md) (`python -m dev.compare.judge_architectures`). The judge
+of models that llama.cpp added later is its build b11739 (`python -m dev.record.newest judge`).
 
 * **nodes**: runs whose node lists are llama.cpp's, name for name, shape for shape, of all: a prompt
   and a token, with flash attention and without, several sequences, and other features of the model
@@ -63,7 +62,11 @@ with its build b11739 (`python -m dev.record.newest judge`).
 A dash: not applicable, or llama.cpp ends its process. **Bold**: above the bound.
 
 """
-COLUMNS = ("architecture", "nodes", "F32", "Q8_0", "Q4_K_M", "tokens", "fed", "kept", "OpenCL")
+COLUMNS = (
+    *("architecture", "model", "nodes", "F32", "Q8_0", "Q4_K_M", "tokens", "fed", "kept", "OpenCL"),
+    *("judge", "date"),
+)
+JUDGES = "0.5.0", "b11739"  # llama.cpp of the reference, and the newest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -145,12 +148,13 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
 def rows(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
     lines = [f"| {' | '.join(COLUMNS)} |", "|" + "---|" * len(COLUMNS)]
     for arch, models in sorted(results.items()):
-        words = [found for found in models.values() if isinstance(found, str)]
-        if words:
-            cells = [f"**{words[0]}**", *([""] * (len(COLUMNS) - 2))]
-        else:
-            cells = cells_of(judging.merged(map(judging.read, models.values())))
-        lines.append(f"| {' | '.join([f'`{arch}`', *cells])} |")
+        for variant, found in models.items():
+            if isinstance(found, str):
+                cells = [f"**{found}**", *([""] * (len(COLUMNS) - 3))]
+            else:
+                judge = JUDGES[tiny.find(arch, variant).newest]
+                cells = [*cells_of(judging.read(found)), judge, found["date"]]
+            lines.append(f"| {' | '.join([f'`{arch}`', variant, *cells])} |")
     return lines
 
 
@@ -177,8 +181,12 @@ def _error(j: Judged, name: str) -> str:
 
 
 def summary(results: Mapping[str, Mapping[str, Any]]) -> str:
-    whole = sum("**" not in line for line in rows(results)[2:])
-    return f"{whole} of {len(results)} architectures have every cell within its bound."
+    beyond = sum("**" in line for arch in results for line in rows({arch: results[arch]}))
+    n = sum(map(len, results.values()))
+    return (
+        f"{n - beyond} of {n} models, of {len(results)} architectures, have every cell within its "
+        "bound."
+    )
 
 
 if __name__ == "__main__":

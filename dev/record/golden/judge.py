@@ -7,7 +7,8 @@ import math
 import statistics
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
+from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -248,25 +249,15 @@ def nmse(expected: NDArray[Any], found: NDArray[Any]) -> float:
     return float(np.square(a - b).sum() / np.square(a).sum())
 
 
-def merged(models: Iterable[Judged]) -> Judged:
-    """Return the sums of counts and the largest errors of an architecture's models."""
-    all_models = list(models)
-    found = Judged()
-    for field in fields(Judged):
-        values = [getattr(m, field.name) for m in all_models]
-        numbers = [x for x in values if not math.isnan(x)]
-        together = sum(values) if field.type == "int" else max(numbers, default=math.nan)
-        setattr(found, field.name, together)
-    return found
-
-
 def stored(judged: Judged) -> Mapping[str, Any]:
-    """Return the values for JSON."""
-    return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in _items(judged)}
+    """Return the values for JSON, with today's date."""
+    values = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in _items(judged)}
+    return {**values, "date": date.today().isoformat()}
 
 
 def read(values: Mapping[str, Any]) -> Judged:
-    return Judged(**{k: math.nan if v is None else v for k, v in values.items()})
+    numbers = {k: math.nan if v is None else v for k, v in values.items() if k != "date"}
+    return Judged(**numbers)
 
 
 def _items(judged: Judged) -> Iterator[tuple[str, Any]]:
