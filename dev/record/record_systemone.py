@@ -39,20 +39,18 @@ DATA = Path(__file__).parents[2] / "tests" / "data" / "systemone.json"
 NAME = "decisions.gguf"
 USER_DEFINED = 4  # type of a token
 SECONDS = 60.0  # time limit for the start of the server
+DESCRIBED = "{% if o.description is not none %}: {{ o.description | tojson }}{% endif %}"
 TEMPLATE = (
     "{% if questions is defined %}{% for q in questions %}{{ q.id }} {{ q.type }} "
     "{{ q.instructions | tojson }} {{ q.options[0] | tojson }}\n{% endfor %}{% endif %}"
     "{{ state if state is string else state | tojson }}\n{{ type }} {{ id }}: "
     "{{ instructions if instructions is string else instructions | tojson }}\n"
-    "{% for o in options %}[{{ o.label }}] {{ o.key }}"
-    "{% if o.description is not none %}: {{ o.description | tojson }}{% endif %}\n"
-    "{% endfor %}ANSWER:"
+    "{% for o in options %}[{{ o.label }}] {{ o.key }}" + DESCRIBED + "\n{% endfor %}ANSWER:"
 )
 JOINT_TEMPLATE = (
     "{{ state | tojson }}{% for q in questions %}\n{{ q.id }} {{ q.type }}:{{ sep }}"
     "{{ mark_question }}{{ q.instructions | tojson }}{{ sep }}:{% for o in q.options %}{{ sep }}"
-    "{{ mark_option }}{{ o.key }}{% if o.description is not none %}: {{ o.description | tojson }}"
-    "{% endif %}{{ sep }}\n-{% endfor %}{{ sep }}{% endfor %}END"
+    "{{ mark_option }}{{ o.key }}" + DESCRIBED + "{{ sep }}\n-{% endfor %}{{ sep }}{% endfor %}END"
 )
 POINTER_TEMPLATE = (
     "{{ state }}\n{{ type }}: {{ instructions }}\n{% for o in options %}{{ o.key }}"
@@ -60,15 +58,15 @@ POINTER_TEMPLATE = (
 )
 HEAD_TEMPLATE = (
     "{{ type }} {{ instructions | tojson }} {{ id }}<sep>{% for o in options %}<mask>{{ o.key }}"
-    "{% if o.description is not none %}: {{ o.description | tojson }}{% endif %}{% endfor %}<sep>"
+    + DESCRIBED
+    + "{% endfor %}<sep>"
     "{{ state if state is string else state | tojson }}<sep>"
 )
 PIECE_TEMPLATE = (
     "{{ images | join('') }}{{ sep }}{{ type }} {{ id }}{{ ' sound' if audio else '' }}:{{ sep }}"
     "{{ mark_question }}{{ instructions | tojson }}{{ sep }}{% for o in options %}<mask>{{ sep }}"
-    "{{ mark_option }}{{ o.key }}{% if o.description is not none %}: {{ o.description | tojson }}"
-    "{% endif %}{{ sep }}{% endfor %}STATE:{{ sep }}{{ mark_state }}{{ state | tojson }}{{ sep }}"
-    "END"
+    "{{ mark_option }}{{ o.key }}" + DESCRIBED + "{{ sep }}{% endfor %}STATE:{{ sep }}"
+    "{{ mark_state }}{{ state | tojson }}{{ sep }}END"
 )
 # Of types that read rows: architecture, its tiny model, and the template.
 ROWS = {

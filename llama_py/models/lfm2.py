@@ -120,7 +120,7 @@ class BareLayer(OperatorLayer):
 
 
 class NeighborConv(ShortConv):
-    """The short convolution of a token and its two neighbors, without a state."""
+    """The short convolution of a token and the tokens before and after it, without a state."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         bcx, size = g.cb(self.in_proj(g, cur), "shortconv_in", il), (self.n, g.n_tokens)

@@ -152,7 +152,7 @@ class Engine(Resource):
         return handle
 
     def _job(self, request: Request, told: Told, n_before: int = 0) -> Job:
-        """Return a job for a request; n_before: other jobs that will wait with it."""
+        """Create the job of a request; n_before: number of jobs that will wait before it."""
         self._check_open()
         self._check_answers()
         self._check(request, n_before)

@@ -24,7 +24,7 @@ LEAST_UBATCH = 512
 class RowPrompt:
     """A prompt with the options of some questions.
 
-    places   a token of each option; none: rows are the scores of all options
+    places   a token of each option; empty: rows are the scores of all options
     marks    of tokens (Batch.marks), if rows are scores
     column   element of a place's row that is the score; None: the row of the prompt's last token is
              compared with each place's

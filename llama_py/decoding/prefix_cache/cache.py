@@ -266,16 +266,17 @@ class PrefixCache:
         self.tree.release(seq_id)
 
     def shorten(self, seq_id: int, n: int) -> None:
-        """Free a sequence's tokens after the first n; all, if its memory cannot return to them."""
+        """Free a sequence's tokens after the first n. If its memory cannot return to them, free all
+        tokens if another sequence has the first n."""
         ids = self.tokens(seq_id)[:n]
         if self._goes_back(seq_id, n):
             self.hold(ids, seq_id)
-        else:
+        elif any(self.tokens(s)[:n] == ids for s in self._sequences() if s != seq_id):
             self.clear(seq_id)
 
     def transfer_from(self, other: PrefixCache) -> None:
         """Copy the sequences of another, smaller context of the model."""
-        for seq_id in [s for s in other.tree.ends if isinstance(s, int)]:
+        for seq_id in other._sequences():
             tokens, io = other.tokens(seq_id), StateWriter()
             other.ctx.memory.state_write(io, seq_id)
             self.ctx.memory.state_read(StateReader(io.bytes()), seq_id)
@@ -286,6 +287,10 @@ class PrefixCache:
 
     def __repr__(self) -> str:
         return f"{self.budget.size / MIB:.2f} MiB of checkpoints"
+
+    def _sequences(self) -> list[int]:
+        """Return the sequences with known tokens."""
+        return [s for s in self.tree.ends if isinstance(s, int)]
 
     def _kind(self, seq_id: int) -> Hashable | None:
         """Return the key of a sequence's computations, or None if they cannot be reused."""
@@ -300,7 +305,7 @@ class PrefixCache:
 
     def _check(self, *seqs: int) -> None:
         """Update sequences (default: all) after changes of memory outside the cache."""
-        for seq_id in seqs or [s for s in self.tree.ends if isinstance(s, int)]:
+        for seq_id in seqs or self._sequences():
             node, kind = self.tree.ends.get(seq_id), self._kind(seq_id)
             if node is not None and self.tree.kinds[seq_id] != kind:
                 self.tree.release(seq_id)

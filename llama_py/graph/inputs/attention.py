@@ -62,7 +62,7 @@ class InputAttnKV:
 
     def follow(self, ubatch: UBatch) -> None:
         """Set inputs for the next token: it sees its own cell and its predecessor's cells, except
-        the one that leaves a window."""
+        for a cell beyond its window."""
         values, several, window = self._values, ubatch.n_each > 1, self.mctx.kv.window
         if values is None or (several and (window is not None or not self.causal)):
             self.set_input(ubatch)
@@ -83,7 +83,7 @@ class InputAttnKV:
             put(t, rows.tolist())
 
     def _hide_left(self, ubatch: UBatch, mask: npt.NDArray[Any], size: int) -> None:
-        """Hide the cell of the position that leaves each token's window."""
+        """Hide the cell at the first position beyond each token's window."""
         kv = self.mctx.kv
         for row, pos, (seq_id, *_) in zip(mask, ubatch.pos.tolist(), ubatch.seq_id, strict=False):
             cells = kv.cells[kv.stream_index(seq_id)]

@@ -1,4 +1,4 @@
-"""Inputs of models whose media (rows of embd in place of tokens) never depend on the text."""
+"""Inputs of models with media (rows of embd in place of tokens) that never depend on the text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class InputMediaMask:
 
 
 class InputNeighbors:
-    """Factors of a token's neighbors in a convolution: 1, or 0 if the neighbor is missing.
+    """Factors of the tokens before and after a token in a convolution: 1, or 0 if one is missing.
 
     left, right  F32 [1, n_tokens]; the last row of media does not read the text after it
     """
