@@ -284,17 +284,20 @@ def block_names() -> dict[Any, Any]:
     return dict(import_module("gguf.tensor_mapping").TensorNameMap.block_mappings_cfg)
 
 
-def convert(folder: Path, path: Path, outtype: str = "ALL_F32", **options: Any) -> None:
+def convert(
+    folder: Path, path: Path, outtype: str = "ALL_F32", mode: str = "", **options: Any
+) -> None:
     """Convert a model without a vocabulary (convert_hf_to_gguf.py). The names of folders with
     encoders begin with mmproj.
 
     outtype  name of gguf-py's LlamaFileType
+    mode     "": without layers that draft tokens; "nextn": with them; "mtp", "dspark": only these
     options  of ModelBase, such as split_max_tensors
     """
     base, script = import_module("conversion.base"), import_module("convert_hf_to_gguf")
     registered = import_module("conversion")
     import_module("gguf.tensor_mapping").TensorNameMap.block_mappings_cfg = dict(block_names())
-    is_mistral = not (folder / "config.json").is_file()
+    is_mistral = (folder / "params.json").is_file()
     hparams = base.ModelBase.load_hparams(folder, is_mistral)
     stored_type = script.gguf.LlamaFileType[outtype]
     if folder.name.startswith("mmproj"):
@@ -305,8 +308,10 @@ def convert(folder: Path, path: Path, outtype: str = "ALL_F32", **options: Any) 
         mistral = import_module("conversion.mistral")
         base._mistral_common_installed = True  # its tokenizers are not used here
         kind = mistral.MistralMoeModel if "moe" in hparams else mistral.MistralModel
+        (folder / "config.json").write_text("{}")  # its class for experts reads both
     else:
         arch = registered.get_model_architecture(hparams, registered.ModelType.TEXT)
+        arch = "DeepseekV4DSparkModel" if mode == "dspark" else arch
         kind = registered.get_model_class(arch, mmproj=False)
 
     def set_vocab(self: Any) -> None:
@@ -319,10 +324,37 @@ def convert(folder: Path, path: Path, outtype: str = "ALL_F32", **options: Any) 
         is_latent = hparams.get("model_type") == "mistral4"
         kind = kind.Mistral4Model if is_latent else kind.Ministral3Model
     without = type(kind.__name__, (kind,), {"set_vocab": set_vocab, "model_arch": kind.model_arch})
-    without.no_mtp = True
+    without.no_mtp, without.mtp_only = mode == "", mode == "mtp"
+    if kind.__name__ in CORRECTED:
+        setattr(without, *CORRECTED[kind.__name__])
     target = folder / "target"
     options["target_model_dir"] = target if target.is_dir() else None
     without(folder, stored_type, path, **options).write()
+    if is_mistral:
+        (folder / "config.json").unlink()
+
+
+def baichuan_tensors(self: Any, data: Any, name: str, bid: int | None) -> Any:
+    """Yield tensors of Baichuan; llama.cpp's method calls itself without an end."""
+    base = import_module("conversion.base")
+    kind = import_module("conversion.baichuan").BaichuanModel
+    source = kind if "W_pack" in name else base.TextModel
+    yield from source.modify_tensors(self, data, name, bid)
+
+
+def bitnet_weights(self: Any, weight: Any) -> Any:
+    """Return rounded weights; a sum of float32 depends on its order."""
+    values = weight.float()
+    inverse = 1 / values.abs().double().mean().float().clamp(min=1e-5)
+    return ((values * inverse).round().clamp(-1, 1) / inverse).type(weight.dtype)
+
+
+# Methods that replace those of llama.cpp's classes: faults, last bits, and files of tokenizers
+CORRECTED: dict[str, tuple[str, Any]] = {
+    "BaichuanModel": ("modify_tensors", baichuan_tensors),
+    "BitnetModel": ("weight_quant", bitnet_weights),
+    "MiniMaxText01Model": ("_get_suppress_tokens", lambda self: None),
+}
 
 
 def media_class(hparams: dict[str, Any], is_mistral: bool) -> Any:

@@ -6,13 +6,13 @@ python -m dev.docs.converted_table > docs/converted.md
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
-from typing import Any
 
 from dev.record.tiny_checkpoints import read_records
+from dev.record.variant_checkpoints import name_class
 from llama_py.checkpoint.mmproj import media_converters
 from llama_py.checkpoint.models import converters
 
+MMPROJ = "mmproj"
 HEAD = """# Convertible checkpoints
 
 Classes of transformers that [`llama-py-gguf convert`](convert.md) converts, by architecture.
@@ -43,24 +43,18 @@ def main() -> None:
 
 def make_page() -> str:
     """Return the page, without its last line break."""
-    records = {n: r["config"] for n, r in read_records().items() if "config" in r}
-    configs = [config for n, config in records.items() if not n.startswith("mmproj")]
-    judged = {config.get("architectures", ["params.json"])[0] for config in configs}
-    media = [config for n, config in records.items() if n.startswith("mmproj")]
-    with_media = {name_media(config) for config in media}
+    records = read_records()
+    named = {(name.startswith(MMPROJ), name_class(name, one))
+             for name, one in records.items() if "config" in one}  # fmt: skip
+    named |= {(n.startswith(MMPROJ), n.removeprefix(f"{MMPROJ}-")) for n in records["classes"]}
+    named.add((False, "DeepseekV4DSparkModel"))
+    judged, with_media = ({name for kind, name in named if kind is own} for own in (False, True))
     classes = defaultdict[str, list[str]](list)
     for name, kind in sorted(converters().items()):
         classes[kind.arch].append(f"**{name}**" if name in judged else name)
     rows = (f"| `{arch}` | {', '.join(names)} |" for arch, names in sorted(classes.items()))
     listed = [f"| **{n}** |" if n in with_media else f"| {n} |" for n in sorted(media_converters())]
     return "\n".join([HEAD.rstrip(), *rows, MEDIA.rstrip(), *listed])
-
-
-def name_media(config: Mapping[str, Any]) -> str:
-    """Return the name of the class that --mmproj converts."""
-    vision = config.get("vision_config") or {}
-    names = vision.get("architectures") or config.get("architectures") or ["params.json"]
-    return str(names[0])
 
 
 if __name__ == "__main__":

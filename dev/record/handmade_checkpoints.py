@@ -480,12 +480,15 @@ TARGETS: dict[str, dict[str, Any]] = {
 
 
 def main(llama_cpp: str, out: str, *names: str) -> int:
+    from dev.record import further_checkpoints as further
+
     logging.disable(logging.WARNING)
+    found, targets = CHECKPOINTS | further.CHECKPOINTS, TARGETS | further.TARGETS
     sys.path[:0] = [llama_cpp, f"{llama_cpp}/gguf-py"]
-    for name in names or CHECKPOINTS:
+    for name in names or found:
         folder = Path(out) / name
         shutil.rmtree(folder, ignore_errors=True)
-        write_folder(folder, *CHECKPOINTS[name], target=TARGETS.get(name))
+        write_folder(folder, *found[name], target=targets.get(name))
         try:
             convert(folder, Path(out) / f"{name}.gguf")
             said = "made"

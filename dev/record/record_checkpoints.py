@@ -7,11 +7,15 @@
     python -m dev.record.record_checkpoints LLAMA_CPP adapters NAME ...
     python -m dev.record.record_checkpoints LLAMA_CPP whole
     python -m dev.record.record_checkpoints LLAMA_CPP splits NAME
+    python -m dev.record.record_checkpoints LLAMA_CPP drafts
+    python -m dev.record.record_checkpoints LLAMA_CPP classes
 
 The first command makes the models of transformers in OUT. The second takes their configurations and
 tensor names, converts models with other weights (tiny_checkpoints.py), and replaces the entries of
 these names. The third records adapters of these models, the fourth whole files
-(whole_checkpoints.py), the fifth a model in shards. LLAMA_CPP is a folder with llama.cpp's source.
+(whole_checkpoints.py), the fifth a model in shards, the sixth models with layers that draft tokens,
+the seventh models with other names of their class (variant_checkpoints.py). LLAMA_CPP is a folder
+with llama.cpp's source.
 """
 
 from __future__ import annotations
@@ -39,6 +43,15 @@ from dev.record.tiny_checkpoints import (
     write_adapter,
     write_folder,
 )
+from dev.record.variant_checkpoints import (
+    DRAFTS,
+    MODES,
+    STORED_DRAFTS,
+    list_classes,
+    renamed,
+    with_drafts,
+    with_dspark,
+)
 from dev.record.whole_checkpoints import PRE, WHOLE, write_whole
 
 LIMITS: list[dict[str, Any]] = [
@@ -64,6 +77,10 @@ def main(llama_cpp: str, out: str, *names: str) -> int:
     if out == "splits":
         found = {"of": names[0], "splits": _record_splits(entries[names[0]])}
         return _write(entries | {"splits": found})
+    if out == "drafts":
+        return _write(entries | _record_drafts(entries))
+    if out == "classes":
+        return _write(entries | {"classes": _record_classes(entries)})
     for name in names or sorted(p.parent.name for p in Path(out).glob("*/config.json")):
         folder = Path(out) / name
         entry = _read(folder)
@@ -78,10 +95,43 @@ def main(llama_cpp: str, out: str, *names: str) -> int:
     return _write(entries)
 
 
-def _digest(folder: Path, outtype: str) -> str:
+def _record_drafts(entries: dict[str, Any]) -> dict[str, Any]:
+    """Return records of models with layers that draft tokens: a digest for each mode."""
+    found = dict[str, Any]()
+    for name, entry in entries.items():
+        if name in DRAFTS or name in STORED_DRAFTS:
+            parts = {mode: with_drafts(name, entry) for mode in MODES}
+            if name == "deepseek4":
+                parts = {"mtp": parts["mtp"], "dspark": with_dspark(entry)}
+            digests = dict[str, str]()
+            for mode, (config, tensors) in parts.items():
+                with tempfile.TemporaryDirectory() as temporary:
+                    folder = Path(temporary) / name
+                    write_folder(folder, config, tensors, target=config)
+                    digests[mode] = _digest(folder, "ALL_F32", mode)
+                print("drafts", name, mode, digests[mode][:12], flush=True)
+            found[f"drafts-{name}"] = {"drafts": name, "sha256": digests}
+    return found
+
+
+def _record_classes(entries: dict[str, Any]) -> dict[str, Any]:
+    """Return for other names of classes, of text models and of encoders, the record with the same
+    converter and the digest."""
+    found = dict[str, Any]()
+    for key, (base, name) in list_classes(entries).items():
+        entry = entries[base]
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary) / base
+            write_folder(folder, *renamed(entry, name), entry.get("files"), entry.get("target"))
+            found[key] = {"of": base, "sha256": _digest(folder, "ALL_F32")}
+        print("class", name, base, found[key]["sha256"][:12], flush=True)
+    return found
+
+
+def _digest(folder: Path, outtype: str, mode: str = "") -> str:
     """Return the digest of llama.cpp's file of a folder."""
     file = folder.parent / "out.gguf"
-    convert(folder, file, outtype)
+    convert(folder, file, outtype, mode)
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
@@ -138,9 +188,10 @@ def _write(entries: dict[str, Any]) -> int:
 
 def _files(folder: Path) -> dict[str, Any]:
     """Return the JSON files that change a conversion without a vocabulary."""
-    names = ("tokenizer.json", "tekken.json")
+    names: tuple[str, ...] = ("tokenizer.json", "tekken.json")
     if folder.name.startswith("mmproj"):
-        names += ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json")
+        names += ("tokenizer_config.json", "preprocessor_config.json", "processor_config.json",
+                  "audio_tokenizer/config.json", "speech_tokenizer/config.json")  # fmt: skip
     return {n: json.loads((folder / n).read_text()) for n in names if (folder / n).exists()}
 
 
@@ -148,9 +199,12 @@ def _read(folder: Path) -> dict[str, Any]:
     """Return the arguments of write_folder that write this folder."""
     is_mistral = (folder / "params.json").is_file()
     name, weights = ("params", "consolidated") if is_mistral else ("config", "model")
-    config = json.loads((folder / f"{name}.json").read_text())
+    path = folder / f"{name}.json"
+    config = json.loads(path.read_text()) if path.is_file() else {}
     config.pop("_name_or_path", None)
     entry = {"config": config, "tensors": _names(folder / f"{weights}.safetensors")}
+    for file in sorted(folder.glob("*/model.safetensors")):
+        entry["tensors"] |= {f"{file.parent.name}/{n}": t for n, t in _names(file).items()}
     if files := _files(folder):
         entry["files"] = files
     if (target := folder / "target" / "config.json").is_file():

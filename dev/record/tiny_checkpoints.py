@@ -17,6 +17,8 @@ import numpy as np
 FILE = Path(__file__).parents[2] / "tests" / "data" / "checkpoints.json.xz"
 N_VOCAB = 128
 INTEGERS = {"U8": "u1", "I8": "i1", "I32": "<i4", "I64": "<i8", "F8_E4M3": "u1", "F8_E8M0": "u1"}
+SPEECH, LOGARITHMS = "speech_tokenizer/", (".alpha", ".beta")
+MULTIPLIED = ("talker.text_projection.", "talker.model.text_", "flow_lm.bos_emb", "flow_lm.input_")
 GIVEN = ("weight_shape", "g_idx")  # tensors with recorded values
 
 
@@ -34,7 +36,7 @@ def write_folder(
     files: Mapping[str, Any] | None = None,
     target: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write a checkpoint with random values.
+    """Write a checkpoint with random values. A tensor `SUB/NAME` is in a subfolder.
 
     files    content of other JSON files, by name
     target   config.json of the model that a draft model belongs to, in the subfolder `target`
@@ -42,16 +44,22 @@ def write_folder(
     folder.mkdir(parents=True)
     is_mistral = "dim" in config and "architectures" not in config  # Mistral's format
     name, weights = ("params", "consolidated") if is_mistral else ("config", "model")
-    for file, content in {f"{name}.json": config, **(files or {})}.items():
+    configs = {f"{name}.json": config} if config else {}
+    for file, content in {**configs, **(files or {})}.items():
+        (folder / file).parent.mkdir(exist_ok=True)
         (folder / file).write_text(json.dumps(content))
     if target is not None:
         (folder / "target").mkdir()
         (folder / "target" / "config.json").write_text(json.dumps(target))
-    made = {
-        name: (dtype, shape, values(name, dtype, shape, *given))
-        for name, (dtype, shape, *given) in tensors.items()
-    }
-    write_safetensors(folder / f"{weights}.safetensors", made)
+    made = dict[str, dict[str, tuple[str, list[int], bytes]]]()
+    for name, (dtype, shape, *given) in tensors.items():
+        sub, _, own = name.rpartition("/")
+        file = f"{sub}/model" if sub else weights
+        made.setdefault(file, {})[own] = dtype, shape, values(name, dtype, shape, *given)
+    for file, parts in made.items():
+        path = folder / f"{file}.safetensors"
+        path.parent.mkdir(exist_ok=True)
+        write_safetensors(path, parts)
 
 
 def write_adapter(folder: Path, tensors: Mapping[str, Any]) -> None:
@@ -74,12 +82,12 @@ def values(name: str, dtype: str, shape: list[int], given: list[int] | None = No
     """Return the bytes of a tensor: given integers, or random values.
 
     The decays of recurrent layers are integers, since other exponentials differ in the last bit
-    between torch and NumPy.
+    between torch and NumPy; matrices that the converter multiplies are small integers.
     """
     if given is not None:
         return np.array(given, INTEGERS[dtype]).tobytes()
     rng = np.random.default_rng(crc32(name.encode()))
-    if name.endswith("A_log"):
+    if name.endswith("A_log") or (name.startswith(SPEECH) and name.endswith(LOGARITHMS)):
         return (np.arange(np.prod(shape), dtype=np.float32) % 8).reshape(shape).tobytes()
     if name.endswith("d2t"):  # differences of increasing ids
         return np.sort(rng.integers(0, 4, shape, np.int64)).tobytes()
@@ -87,6 +95,8 @@ def values(name: str, dtype: str, shape: list[int], given: list[int] | None = No
         if dtype == "I32":
             return rng.integers(-(2**31), 2**31, shape, np.int32).tobytes()
         return rng.integers(0, 120, shape, np.uint8).astype(INTEGERS[dtype]).tobytes()
+    if name.startswith(MULTIPLIED):
+        return rng.integers(-3, 4, shape).astype(np.float32).tobytes()
     floats = rng.standard_normal(shape, np.float32)
     if name.endswith("running_var"):  # plus epsilon, powers of four: exact square roots
         floats = np.float32(4) ** (np.arange(floats.size) % 3).astype(np.float32)

@@ -16,6 +16,8 @@ from llama_py.checkpoint.output import NewTensor, pieces
 from llama_py.checkpoint.shards import SplitLimits, list_shards
 from llama_py.support.whole_file import replace_file
 
+DSPARK = {"DeepseekV4ForCausalLM": "DeepseekV4DSparkModel"}
+
 
 def plan(
     path: str | os.PathLike[str], options: ConvertOptions | None = None
@@ -28,9 +30,15 @@ def plan(
     with wrap_errors(path):
         folder = CheckpointFolder(Path(path))
         options = options or ConvertOptions()
-        kind = (
-            media_converter(folder.media_name) if options.mmproj else converter(folder.model_name)
-        )
+        find = media_converter if options.mmproj else converter
+        name = folder.media_name if options.mmproj else folder.model_name
+        kind = find(DSPARK.get(name, name) if options.draft == "dspark" else name)
+        is_other = options.draft == "dspark" and kind.arch != "dflash"
+        if is_other or ((options.draft or not options.nextn) and not kind.has_nextn):
+            raise ModelError(
+                f"{folder.path}: files of {kind.arch} have no layers that draft tokens, or always "
+                "have them; convert without --mtp, --dspark and --no-nextn"
+            )
         chosen = kind(folder, options)
         return chosen, chosen.convert()
 

@@ -73,6 +73,7 @@ class ConvertOptions:
     name      general.name; "": by the model card or the folder
     pre       name of the pre-tokenizer; "": found by its ids
     nextn     False: without layers that draft tokens
+    draft     "mtp" or "dspark": only the layers that draft tokens, as a separate file
     overrides values of general.* by full key
     dense     the layers after the pooling as well, of sentence-transformers
     target    folder of the model that a draft model belongs to
@@ -83,6 +84,7 @@ class ConvertOptions:
     name: str = ""
     pre: str = ""
     nextn: bool = True
+    draft: str = ""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     dense: bool = False
     target: Path | None = None
@@ -104,7 +106,7 @@ class Converter:
     drops_tied_output  the output matrix is not converted if the embeddings are the same
     adds_one  ends of names of weights that are stored less 1
     defaults  values that config.json may lack, since transformers knows them
-    has_nextn  checkpoints may have layers that draft tokens
+    has_nextn  checkpoints may have layers that draft tokens, which options can choose
     own_keys   keys that follow the keys of all models, as for `copy`
     needed     names that config.json must have
     tokenizer  its file: tokenizer.json, tokenizer.model, or "either": the latter if it exists
@@ -196,6 +198,8 @@ class Converter:
 
     def make_file_name(self, described: ModelMetadata, kind: str) -> str:
         """Return the name of a file without another, which ends with its type."""
+        if self.options.draft:
+            return f"{self.options.draft}-{described.short_stem}-{kind}.gguf"
         return f"{described.file_stem}-{kind}.gguf"
 
     def architecture(self) -> str:

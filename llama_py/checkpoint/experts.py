@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar
@@ -11,8 +12,9 @@ from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.merge import ExpertMerger, split_experts, split_gate_up
-from llama_py.checkpoint.names import find_layer
 
+IN_LAYER = re.compile(r"(?:\w+\.)?layers\.(\d+)\.")
+SHARED = ("token_embd", "output_norm", "output")  # tensors that a file of drafting layers needs
 PARTS = ("down_proj", "gate_proj", "up_proj")
 N_EXPERTS = (
     "moe_num_primary_experts", "num_local_experts", "num_experts", "n_routed_experts",
@@ -62,7 +64,7 @@ class ExpertsConverter(Converter):
 
 class NextnConverter(Converter):
     """A model with layers that draft tokens: model.layers.N after the others, counted in
-    config.json. Without them if has_nextn is False, or by --no-nextn."""
+    config.json. Without them if has_nextn is False, or by --no-nextn; --mtp converts only them."""
 
     has_nextn = True
 
@@ -71,16 +73,27 @@ class NextnConverter(Converter):
         self.n_trunk = self.n_layer
         if self.has_nextn and options.nextn:
             self.n_layer += self.n_drafts()
+        if options.draft and self.n_layer == self.n_trunk:
+            raise ModelError(f"{folder.path}: the checkpoint has no layers that draft tokens")
 
     def n_drafts(self) -> int:
         """Return the number of layers that draft tokens."""
         return self.find("num_nextn_predict_layers") or 0
 
+    def place(self, name: str) -> str:
+        """Return a tensor's name as one of a layer after the others, if a drafting layer has it."""
+        return name
+
     def select(self, name: str) -> str | None:
         selected = super().select(name)
-        if selected is None or not selected.startswith("model.layers."):
-            return selected
-        return selected if (find_layer(selected) or 0) < self.n_layer else None
+        if selected is None:
+            return None
+        selected = self.place(selected)
+        match = IN_LAYER.match(selected)
+        is_shared = self.names.get(selected.rpartition(".")[0]) in SHARED
+        if self.options.draft and not (int(match[1]) >= self.n_trunk if match else is_shared):
+            return None
+        return selected if match is None or int(match[1]) < self.n_layer else None
 
     def draft_key(self) -> None:
         """Set the number of layers that draft tokens if the file has any."""

@@ -22,6 +22,7 @@ from dev.record.tiny_checkpoints import (
     write_folder,
     write_safetensors,
 )
+from dev.record.variant_checkpoints import renamed, with_drafts, with_dspark
 from ggml_py.errors import ModelError
 from ggml_py.types import BY_NAME
 from llama_py.checkpoint.adapter import plan_adapter
@@ -42,6 +43,15 @@ RECORDED = {
     if "config" in one and not name.startswith("mmproj")
 }
 ADAPTERS = {name: one for name, one in read_records().items() if "base" in one}
+DRAFTS = [
+    (one["drafts"], mode, digest)
+    for one in read_records().values()
+    if "drafts" in one
+    for mode, digest in one["sha256"].items()
+]
+CLASSES = {
+    name: one for name, one in read_records()["classes"].items() if not name.startswith("mmproj")
+}
 LLAMA, ROOT = "llama", Path(__file__).parents[2]
 
 
@@ -61,7 +71,8 @@ def convert_plain(folder: Path, **options: Any) -> bytes:
 def plan_plain(folder: Path, **options: Any) -> tuple[Converter, list[NewTensor]]:
     """Return the converter and the tensors of that file."""
     checkpoint = CheckpointFolder(folder)
-    kind = converter(checkpoint.model_name)
+    is_dspark = options.get("draft") == "dspark"
+    kind = converter("DeepseekV4DSparkModel" if is_dspark else checkpoint.model_name)
 
     def vocabulary(self: Any, v: Any) -> None:
         v.write_none()
@@ -80,6 +91,44 @@ def plan_plain(folder: Path, **options: Any) -> tuple[Converter, list[NewTensor]
 def test_a_file_equals_that_of_llama_cpp(name: str, tmp_path: Path) -> None:
     made = convert_plain(write_tiny(name, tmp_path))
     assert hashlib.sha256(made).hexdigest() == RECORDED[name]["sha256"]
+
+
+@pytest.mark.parametrize(("name", "mode", "digest"), DRAFTS)
+def test_layers_that_draft_tokens(name: str, mode: str, digest: str, tmp_path: Path) -> None:
+    """They are converted with the others, or as a separate file."""
+    record = RECORDED[name]
+    given = with_dspark(record) if mode == "dspark" else with_drafts(name, record)
+    write_folder(tmp_path / name, *given, target=given[0])
+    options = {"nextn": True, "draft": "" if mode == "nextn" else mode}
+    assert hashlib.sha256(convert_plain(tmp_path / name, **options)).hexdigest() == digest
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_other_names_of_classes(name: str, tmp_path: Path) -> None:
+    folder, record = tmp_path / CLASSES[name]["of"], RECORDED[CLASSES[name]["of"]]
+    more = record.get("files"), record.get("target")
+    write_folder(folder, *renamed(record, name), *more)
+    made = convert_plain(folder)
+    assert hashlib.sha256(made).hexdigest() == CLASSES[name]["sha256"]
+
+
+def test_files_of_drafting_layers(tmp_path: Path) -> None:
+    """A model without such layers is refused; the name of the file begins with the option's."""
+    options = ConvertOptions("f32", draft="mtp", pre="llama-bpe")
+    folder = write_tiny(LLAMA, tmp_path)
+    with pytest.raises(ModelError, match="no layers that draft tokens"):
+        plan(folder, options)
+    with pytest.raises(ModelError, match="no layers that draft tokens"):
+        plan(write_tiny("qwen35", tmp_path), options)
+    with pytest.raises(ModelError, match="convert without --mtp, --dspark"):
+        plan(tmp_path / "qwen35", ConvertOptions("f32", draft="dspark"))
+    write_folder(tmp_path / "model", *with_drafts("qwen35", RECORDED["qwen35"]))
+    (tmp_path / "model" / "tokenizer.json").write_text(json.dumps(byte_tokenizer()))
+    chosen, tensors = plan(tmp_path / "model", options)
+    assert chosen.file_name == "mtp-Model-F32.gguf"
+    assert {t.name for t in tensors if not t.name.startswith("blk.4.")} == {
+        "token_embd.weight", "output_norm.weight", "output.weight"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ADAPTERS)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from dev.record.tiny_checkpoints import read_records, write_folder
+from dev.record.variant_checkpoints import renamed
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray
 from llama_py.checkpoint.convert import convert, plan
@@ -25,6 +26,9 @@ from llama_py.loading.open import open_model
 from llama_py.vision import Image, ImageEncoder
 
 RECORDED = {name: one for name, one in read_records().items() if name.startswith("mmproj")}
+CLASSES = {
+    name: one for name, one in read_records()["classes"].items() if name.startswith("mmproj")
+}
 QWEN = "mmproj-qwen25vl"
 
 
@@ -33,6 +37,15 @@ def write_tiny(name: str, where: Path, folder: str = "") -> Path:
     one = RECORDED[name]
     write_folder(made, one["config"], one["tensors"], one.get("files"))
     return made
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_other_names_of_classes(name: str, tmp_path: Path) -> None:
+    folder, record = tmp_path / CLASSES[name]["of"], RECORDED[CLASSES[name]["of"]]
+    config = renamed(record, name.removeprefix("mmproj-"))
+    write_folder(folder, *config, record.get("files"))
+    made = convert_media(folder)
+    assert hashlib.sha256(made).hexdigest() == CLASSES[name]["sha256"]
 
 
 def change(folder: Path, file: str, **values: Any) -> None:

@@ -82,6 +82,12 @@ class ConvertParams(Params):
     no_nextn: bool = option(
         False, "--no-nextn --no-mtp", "convert without layers that draft tokens", env=""
     )
+    mtp: bool = option(
+        False, "--mtp", "convert only the layers that draft tokens, as a separate file", env=""
+    )
+    dspark: bool = option(
+        False, "--dspark", "the same for the DSpark layers of DeepSeek-V4", env=""
+    )
     quantize: str = option(
         "",
         "--quantize",
@@ -135,15 +141,18 @@ def run(args: argparse.Namespace) -> None:
         for name, kind in sorted(known.items()):
             session.write(f"{name:40} {kind.arch}\n")
         return
+    if o.no_nextn + o.mtp + o.dspark > 1:
+        raise ModelError(f"{o.folder}: use only one of --mtp, --dspark and --no-nextn")
     options = ConvertOptions(
         o.outtype.lower(),
         o.model_name,
         o.pre,
-        not o.no_nextn,
-        _overrides(o.metadata),
-        o.dense,
-        Path(o.target) if o.target else None,
-        o.mmproj,
+        nextn=not o.no_nextn,
+        draft="mtp" if o.mtp else "dspark" if o.dspark else "",
+        overrides=_overrides(o.metadata),
+        dense=o.dense,
+        target=Path(o.target) if o.target else None,
+        mmproj=o.mmproj,
     )
     if is_adapter(o.folder):
         if not o.base:

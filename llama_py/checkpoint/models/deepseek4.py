@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ggml_py.types import BF16, BY_NAME, F32, GGMLType
-from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
-from llama_py.checkpoint.converter import Converter
+from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, concat
+from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.dequantize import FP8_BLOCK, WeightRestorer
+from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.models.dflash import DraftConverter
 from llama_py.checkpoint.names import name_layers
 from llama_py.checkpoint.nvfp4 import take_mxfp4
 from llama_py.checkpoint.shared_keys import (
@@ -23,6 +26,7 @@ from llama_py.checkpoint.shared_keys import (
     SHARED_COUNT,
     WINDOW,
 )
+from llama_py.checkpoint.vocabulary import Vocabulary
 
 I32 = BY_NAME["i32"]
 PACKED = re.compile(r"layers\.(\d+)\.ffn\.experts\.(\d+)\.(w\d)\.weight")
@@ -52,11 +56,15 @@ LAYER = {
     "ffn.shared_experts.w1": "ffn_gate_shexp",
     "ffn.shared_experts.w2": "ffn_down_shexp",
     "ffn.shared_experts.w3": "ffn_up_shexp",
+    **{f"nextn.{part}": f"nextn.{part}" for part in ("enorm", "hnorm", "shared_head_norm")},
 }
+DRAFT = re.compile(r"mtp\.(\d+)\.(.*)")
+NEXTN = re.compile(r"([eh]_proj|[eh]norm)\.")
+SHARED = ("embed.", "norm.", "head.")  # tensors that a file of drafting layers needs
 
 
 class DeepseekV4Converter(Converter):
-    """A model without its layers that draft tokens."""
+    """A model without its layers that draft tokens; --mtp converts only them."""
 
     arch = "deepseek4"
     classes = ("DeepseekV4ForCausalLM",)
@@ -67,7 +75,30 @@ class DeepseekV4Converter(Converter):
         **{f"hc_head_{kind}": f"output_hc_{kind}" for kind in KINDS},
         **name_layers("layers.{}", LAYER),
     }
-    skipped = ("aligner.", "image_", "mtp.")
+    skipped: ClassVar[tuple[str, ...]] = ("aligner.", "image_")
+    has_nextn = True
+
+    def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
+        super().__init__(folder, options)
+        self.n_trunk = self.n_layer
+        if options.draft == "mtp":
+            self.n_layer += self.find("num_nextn_predict_layers") or 0
+
+    def select(self, name: str) -> str | None:
+        match = DRAFT.fullmatch(name)
+        if (match is None) == bool(self.options.draft):
+            return super().select(name) if name.startswith(SHARED) else None
+        return super().select(name if match is None else self.place(int(match[1]), match[2]))
+
+    def place(self, number: int, module: str) -> str:
+        """Return the name of a module of a layer that drafts tokens."""
+        if module.startswith("hc_head_"):
+            return module
+        if NEXTN.match(module):
+            module = f"nextn.{module}"
+        elif module.startswith("norm."):
+            module = f"nextn.shared_head_{module}"
+        return f"layers.{self.n_trunk + number}.{module}"
 
     def _rope(self) -> dict[str, Any]:
         rope, scaling = super()._rope(), self.config.get("rope_scaling")
@@ -76,7 +107,7 @@ class DeepseekV4Converter(Converter):
         return rope
 
     def take_blocks(self, stored: dict[str, LazyArray]) -> NamedArrays:
-        for layer in range(self.integer("num_hash_layers")):
+        for layer in range(0 if self.options.draft else self.integer("num_hash_layers")):
             table = stored.pop(f"layers.{layer}.ffn.gate.tid2eid", None)
             if table is None:
                 raise self.refuse((f"layers.{layer}.ffn.gate.tid2eid",))
@@ -92,6 +123,11 @@ class DeepseekV4Converter(Converter):
         stored.clear()
         stored |= renamed
         yield from take_mxfp4(self, stored, PACKED)
+        for layer in range(self.n_trunk, self.n_layer):
+            names = [f"layers.{layer}.nextn.{part}_proj.weight" for part in "eh"]
+            if any(name in stored for name in names):
+                parts = [q.take(name) for name in names]
+                yield f"blk.{layer}.nextn.eh_proj.weight", concat(parts, 1)
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith((".ffn.gate.bias", ".ffn.gate.bias_vl")):
@@ -103,7 +139,7 @@ class DeepseekV4Converter(Converter):
             yield new_name if new_name.endswith(".weight") else f"{new_name}.weight", new
 
     def forced_type(self, name: str, array: LazyArray) -> GGMLType | None:
-        if array.stored in FP8:
+        if array.stored in FP8 or name.endswith(".nextn.eh_proj.weight"):
             return BY_NAME["q8_0"]
         return {"F32": F32, "BF16": BF16}.get(array.stored)
 
@@ -127,7 +163,54 @@ class DeepseekV4Converter(Converter):
             *HYPER_CONNECTION,
             ("hash_layer_count", "u32!", ("num_hash_layers",)),
         )
-        out.u32("embedding_length_out", self.integer("hidden_size") * self.integer("hc_mult"))
+        if self.arch == "deepseek4":
+            out.u32("embedding_length_out", self.integer("hidden_size") * self.integer("hc_mult"))
+        if self.n_layer > self.n_trunk:
+            out.u32("nextn_predict_layers", self.n_layer - self.n_trunk)
+
+
+class DeepseekV4DSparkConverter(DraftConverter, DeepseekV4Converter):
+    """The layers that draft tokens, as a DSpark model: --dspark."""
+
+    arch = "dflash"
+    classes = ("DeepseekV4DSparkModel",)
+    names = {
+        **DeepseekV4Converter.names,
+        "main_proj": "fc",
+        "main_norm": "enc.output_norm",
+        "markov_head.markov_w1": "markov_w1",
+        "markov_head.markov_w2": "markov_w2",
+        "confidence_head.proj": "conf_proj",
+    }
+    needed = ("dspark_block_size", "dspark_target_layer_ids", "dspark_noise_token_id")
+
+    def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
+        super().__init__(folder, replace(options, draft="dspark"))
+        found = (DRAFT.fullmatch(name) for name in folder.tensors)
+        self.n_layer = max((int(match[1]) + 1 for match in found if match), default=0)
+        self.config |= {"compress_ratios": [0] * self.n_layer, "num_hash_layers": 0}
+        self.n_trunk = self.n_layer
+
+    def select(self, name: str) -> str | None:
+        return super().select(name) if DRAFT.fullmatch(name) else None
+
+    def place(self, number: int, module: str) -> str:
+        is_root = module.startswith(("hc_head_", "norm.", "main_", "markov_", "confidence_"))
+        return module if is_root else f"layers.{number}.{module}"
+
+    def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
+        if not name.endswith(".bias_vl"):
+            yield from super().tensors(name, array, layer)
+
+    def keys(self) -> None:
+        super().keys()
+        self.out.u32("block_size", self.integer("dspark_block_size"))
+        layers = [i + 1 for i in self.find("dspark_target_layer_ids")]
+        self.out.array("target_layers", layers)
+
+    def vocabulary(self, v: Vocabulary) -> None:
+        super().vocabulary(v)
+        self.out.u32("tokenizer.ggml.mask_token_id", self.integer("dspark_noise_token_id"))
 
 
 def pack_integers(table: LazyArray) -> LazyArray:

@@ -9,6 +9,7 @@ from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.models.gemma4 import UNROTATED
 from llama_py.checkpoint.models.qwen3 import Qwen3Converter
 from llama_py.checkpoint.names import HEAD_NORMS, LLAMA
 from llama_py.checkpoint.shared_keys import Keys
@@ -16,6 +17,10 @@ from llama_py.checkpoint.target import TargetConverter
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 BLOCK_SIZE = 16
+# RoPE of Gemma 4, without rope_parameters
+GEMMA_ROPE: dict[str, Any] = {
+    "rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6,
+}  # fmt: skip
 INTERLEAVED = ("q_proj.weight", "k_proj.weight", "q_norm.weight", "k_norm.weight")
 CONV_KEYS: Keys = (
     ("conv_kernel_size", "u32", ("conv_kernel_size",)),
@@ -184,8 +189,7 @@ class DSparkConverter(DFlashConverter):
     def keys(self) -> None:
         super().keys()
         self.out.boolean("sample_from_anchor", self.from_anchor)
-        has_confidence = any("confidence_head.proj" in name for name in self.folder.tensors)
-        self.out.boolean("has_confidence_head", has_confidence)
+        self.out.boolean("has_confidence_head", has_confidence(self.folder))
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name == "model.d2t":
@@ -199,6 +203,76 @@ class DSparkConverter(DFlashConverter):
         super().check_complete()
         if self.n_vocab_draft < self.n_vocab and self.token_ids is None:
             raise ModelError(f"{self.folder.path}: d2t is missing, but draft_vocab_size is not")
+
+
+class Gemma4DSparkConverter(DFlashConverter):
+    """DSpark with layers of Gemma 4 that attend to all tokens."""
+
+    classes = ("Gemma4DSparkModel",)
+    layers = {
+        "post_attention_layernorm": "post_attention_norm",
+        "pre_feedforward_layernorm": "ffn_norm",
+    }
+    suffixes = {**DFlashConverter.suffixes, ".layer_scalar": ".weight"}
+
+    def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
+        super().__init__(folder, options)
+        for name, wanted in (
+            ("attention_k_eq_v", (True,)),
+            ("layer_types", (["full_attention"] * self.n_layer,)),
+            ("hidden_activation", (None, "gelu_pytorch_tanh")),
+            ("attention_bias", (None, False)),
+            ("enable_moe_block", (None, False)),
+            ("draft_vocab_size", (None, self.integer("vocab_size"))),
+            ("final_logit_softcapping", (None, 0)),
+        ):
+            if self.config.get(name) not in wanted:
+                raise self.refuse((name,), repr(wanted[-1]))
+        if self.either("markov_head_type") not in (None, "vanilla"):
+            raise self.refuse(("markov_head_type",), "vanilla")
+        if self.rope.get("rope_type") not in ("default", "proportional"):
+            raise self.refuse(("rope_type",), "default or proportional")
+
+    def _rope(self) -> dict[str, Any]:
+        rope = self.config.get("rope_parameters") or GEMMA_ROPE
+        found = rope.get("full_attention", rope) if isinstance(rope, dict) else {}
+        return found if isinstance(found, dict) else {}
+
+    def select(self, name: str) -> str | None:
+        return super().select(name.replace("confidence_proj.", "confidence_head.proj."))
+
+    def extra(self) -> NamedArrays:
+        if self.rope["rope_type"] == "proportional":
+            size = self.integer("global_head_dim") * self.rope.get("partial_rotary_factor", 0.25)
+            n, half = int(size / 2), self.integer("global_head_dim") // 2
+            if size != 2 * n or not 0 < n <= half:
+                raise self.refuse(("rope_parameters",), "a rotation of an even number of values")
+            yield "rope_freqs.weight", LazyArray.from_values([1.0] * n + [UNROTATED] * (half - n))
+
+    def keys(self) -> None:
+        super().keys()
+        out, head_dim = self.out, self.integer("global_head_dim")
+        out.u32("attention.head_count_kv", self.integer("num_global_key_value_heads"))
+        for key in ("attention.key_length", "attention.value_length", "rope.dimension_count"):
+            out.u32(key, head_dim)
+        out.f32("embedding_scale", self.integer("hidden_size") ** 0.5)
+        out.f32("attention.scale", 1.0)
+        out.text("hidden_activation", "gelu_pytorch_tanh")
+        out.boolean("sample_from_anchor", self.config.get("sample_from_anchor", True))
+        if not self.either("target_layer_ids"):
+            raise self.refuse(("target_layer_ids",))
+        out.boolean("has_confidence_head", has_confidence(self.folder))
+
+    def vocabulary(self, v: Vocabulary) -> None:
+        super().vocabulary(v)
+        if self.either("mask_token_id") is None:
+            raise self.refuse(("mask_token_id",))
+        self.out.u32("tokenizer.ggml.mask_token_id", self.either("mask_token_id"))
+
+
+def has_confidence(folder: CheckpointFolder) -> bool:
+    """Return True if a DSpark model estimates which of its tokens are right."""
+    return any("confidence_head.proj" in n or "confidence_proj." in n for n in folder.tensors)
 
 
 class MuseGlimmerAssistantConverter(DraftConverter):

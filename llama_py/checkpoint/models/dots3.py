@@ -60,12 +60,8 @@ class Dots3NoteConverter(SparseConverter):
         types = per_layer(self, "layer_types", self.n_trunk)
         return layer >= self.n_trunk or types[layer] == "sliding_attention"
 
-    def select(self, name: str) -> str | None:
-        selected = super().select(name)
-        if selected is None or not selected.startswith(DRAFT):
-            return selected
-        in_layer = f"model.layers.{self.n_trunk}.{selected.removeprefix(DRAFT)}"
-        return in_layer if self.n_layer > self.n_trunk else None
+    def place(self, name: str) -> str:
+        return name.replace(DRAFT, f"model.layers.{self.n_trunk}.")
 
     def kv_sizes(self, layer: int | None) -> tuple[int, int, int]:
         prefix = "swa_" if layer is not None and self.has_window(layer) else ""

@@ -155,11 +155,8 @@ class HyV3Converter(ExpertsConverter, NextnConverter):
         super().__init__(folder, options)
         self.config.setdefault("num_shared_experts", 1)
 
-    def select(self, name: str) -> str | None:
-        selected = super().select(name)
-        if selected is None or not selected.startswith(f"model.layers.{self.n_trunk}."):
-            return selected
-        return selected.replace(".final_layernorm.", ".shared_head.norm.")
+    def place(self, name: str) -> str:
+        return name.replace(".final_layernorm.", ".shared_head.norm.")
 
     def keys(self) -> None:
         super().keys()

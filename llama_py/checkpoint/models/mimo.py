@@ -38,10 +38,9 @@ class MimoV2Converter(ExpertsConverter, NextnConverter):
     def n_drafts(self) -> int:
         return N_DRAFTS
 
-    def select(self, name: str) -> str | None:
-        if match := DRAFT.fullmatch(name):
-            name = f"model.layers.{self.n_trunk + int(match[1])}.{match[2]}"
-        return super().select(name)
+    def place(self, name: str) -> str:
+        match = DRAFT.fullmatch(name)
+        return f"model.layers.{self.n_trunk + int(match[1])}.{match[2]}" if match else name
 
     def take_blocks(self, stored: dict[str, LazyArray]) -> NamedArrays:
         quant = self.config.get("quantization_config") or {}

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from llama_py.checkpoint.arrays import NamedArrays
-from llama_py.checkpoint.converter import Converter, ConvertOptions
-from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.models.llama import RotatedConverter
 from llama_py.checkpoint.models.qwen35 import Qwen35Converter
 from llama_py.checkpoint.names import LATENT
@@ -63,6 +60,3 @@ class MiniCPMV46Converter(Qwen35Converter):
     classes = ("MiniCPMV4_6ForConditionalGeneration",)
     skipped = ("model.merger.", "mtp")
     has_nextn = False
-
-    def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
-        super().__init__(folder, replace(options, nextn=False))

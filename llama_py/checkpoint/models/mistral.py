@@ -9,6 +9,7 @@ from typing import ClassVar
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.models.deepseek import DeepseekV2Converter
 from llama_py.checkpoint.models.llama import LlamaConverter
 from llama_py.checkpoint.names import name_layers
 from llama_py.checkpoint.vocabulary import Vocabulary
@@ -30,19 +31,47 @@ NAMES = {
         "feed_forward.w3": "ffn_up",
     }),
 }  # fmt: skip
+EXPERTS = name_layers("layers.{}", {
+    "gate": "ffn_gate_inp",
+    **{f"attention.w{part}": f"attn_{part}" for part in ("q_a", "q_b")},
+    "attention.q_a_norm": "attn_q_a_norm",
+    "attention.wkv_a_with_mqa": "attn_kv_a_mqa",
+    "attention.kv_a_norm": "attn_kv_a_norm",
+    "attention.k_b_proj": "attn_k_b",
+    "attention.v_b_proj": "attn_v_b",
+    **{f"{module}.w{i}": f"ffn_{part}_{kind}"
+       for module, kind in (("experts", "exps"), ("shared_experts", "shexp"))
+       for i, part in ((1, "gate"), (2, "down"), (3, "up"))},
+})  # fmt: skip
 CONTEXT = "original_max_position_embeddings"
+LONGEST = 128_000  # context of a model with experts, without another
+# Values of the object `moe`, by their names in config.json
+MOE = {
+    "first_k_dense_replace": "first_k_dense_replace",
+    "num_experts_per_tok": "num_experts_per_tok",
+    "n_routed_experts": "num_experts",
+    "moe_intermediate_size": "expert_hidden_dim",
+    "routed_scaling_factor": "routed_scale",
+    "n_shared_experts": "num_shared_experts",
+    "n_group": "num_expert_groups",
+    "topk_group": "num_expert_groups_per_tok",
+}
+FP8 = "fp8_e4m3"
 
 
 class ParamsConverter(Converter):
     """A model of params.json."""
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
-        if folder.config.get("quantization") is not None:
-            raise ModelError(
-                f"{folder.path}: params.json describes quantized weights, which are not known; use "
-                "the model's folder with config.json and model*.safetensors"
-            )
         super().__init__(folder, options)
+        if (quantization := self.find("quantization")) is None:
+            return
+        if not isinstance(quantization, dict) or quantization.get("qformat_weight") != FP8:
+            raise ModelError(
+                f"{folder.path / 'params.json'}: quantized weights must be {FP8}; use the model's "
+                "folder with config.json and model*.safetensors"
+            )
+        self.config["quantization_config"] = {"quant_method": "fp8"}
 
     def keys(self) -> None:
         super().keys()
@@ -85,3 +114,33 @@ class MistralConverter(ParamsConverter, LlamaConverter):
 class ScaledMistralConverter(MistralConverter):
     arch = "mistral3"
     classes = ("params.json: llama_4_scaling",)
+
+
+class MistralMoeConverter(ParamsConverter, DeepseekV2Converter):
+    """A model with experts has the architecture of DeepSeek-V2, and scaled queries."""
+
+    classes = ("params.json: moe",)
+    names = {**NAMES, **EXPERTS}
+    parts = ("w2", "w1", "w3")
+
+    def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
+        moe = folder.config.get("moe")
+        super().__init__(folder, options)
+        for name, stored in MOE.items():
+            if isinstance(moe, dict) and stored in moe:
+                self.config[name] = moe[stored]
+        self.config |= {"norm_topk_prob": True, "scoring_func": "softmax"}
+        self.config["rms_norm_eps"] = self.find("norm_eps")
+        self.config.setdefault("max_position_embeddings", LONGEST)
+        self.config["num_hidden_layers"] = self.n_layer
+        if (heads := self.find("n_heads")) is not None:
+            self.config["num_key_value_heads"] = self.config.pop("n_kv_heads", heads)
+
+    def select(self, name: str) -> str | None:
+        return super().select(name.replace(".wkv_b.", ".kv_b_proj."))
+
+    def keys(self) -> None:
+        super().keys()
+        yarn = self.find("yarn")
+        self.out.u32("attention.temperature_length", self.value(yarn, CONTEXT))
+        self.out.f32("rope.scaling.yarn_log_multiplier", 0.1)

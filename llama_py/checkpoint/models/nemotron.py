@@ -7,6 +7,7 @@ from functools import cached_property
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
+from llama_py.checkpoint.experts import NextnConverter
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.merge import ExpertMerger
 from llama_py.checkpoint.models.granite import GraniteHybridConverter, GraniteMoeConverter
@@ -84,7 +85,7 @@ class NemotronConverter(Converter):
         self.out.u32("tokenizer.ggml.unknown_token_id", UNKNOWN)
 
 
-class NemotronHConverter(GraniteHybridConverter):
+class NemotronHConverter(NextnConverter, GraniteHybridConverter):
     """A layer is Mamba 2, attention, feed-forward or experts. One layer may draft tokens: it has
     attention and experts."""
 
@@ -101,7 +102,6 @@ class NemotronHConverter(GraniteHybridConverter):
     }
     layers = {**NEXTN, "post_attention_layernorm": "post_attention_norm"}
     plain_archs = ("", "")
-    has_nextn = True
 
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         self.config = folder.config
@@ -115,23 +115,19 @@ class NemotronHConverter(GraniteHybridConverter):
         kinds = SPARSE if self.is_moe else DENSE
         self.feed_forward_layers = [i for i, k in enumerate(self.pattern) if k in kinds]
         self.state_layers = [i for i, k in enumerate(self.pattern) if k in STATES]
-        self.draft: int | None = None
-        if self.is_moe and options.nextn and self.n_drafts():
-            self.draft = self.n_layer
-            self.n_layer += 1
-            self.attention_layers.append(self.draft)
-            self.feed_forward_layers.append(self.draft)
+        drafts = range(self.n_trunk, self.n_layer)
+        self.attention_layers += drafts
+        self.feed_forward_layers += drafts
 
     def has_experts(self) -> bool:
         """Return True if a layer has experts; transformers 5 stores their number for all models."""
         return any(kind in SPARSE for kind in self.pattern)
 
     def n_drafts(self) -> int:
-        """Return the number of layers that draft tokens. Raises ModelError if it is not 0 or 1."""
-        count = self.find("num_nextn_predict_layers") or 0
+        count = super().n_drafts() if self.is_moe else 0
         if count not in (0, 1):
             raise self.refuse(("num_nextn_predict_layers",), f"0 or 1, got {count}")
-        return int(count)
+        return count
 
     @property
     def pattern(self) -> list[str]:
@@ -157,21 +153,17 @@ class NemotronHConverter(GraniteHybridConverter):
     def select(self, name: str) -> str | None:
         if name.startswith("model.layers.") and ".mixer." in name:
             name = f"backbone.{name.removeprefix('model.')}"
-        selected = super().select(name)
-        if selected is None or not selected.startswith("mtp."):
-            return selected
-        return None if self.draft is None else self._rename_draft(selected, self.draft)
+        return super().select(name)
 
-    def _rename_draft(self, name: str, layer: int) -> str:
-        """Return the name in the last layer of a tensor of `mtp.layers`."""
+    def place(self, name: str) -> str:
         match = DRAFTED.fullmatch(name)
         if match is None:
             return name
         number, module, kind = match.groups()
         suffix = f".{kind}" if kind else ""
         if (renamed := DRAFT.get(f"{number}.{module}")) is not None:
-            return f"model.layers.{layer}.{renamed}{suffix}"
-        return f"backbone.layers.{layer}.{module}{suffix}"
+            return f"model.layers.{self.n_trunk}.{renamed}{suffix}"
+        return f"backbone.layers.{self.n_trunk}.{module}{suffix}"
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         merged = self.experts.merge(name, array)
@@ -190,8 +182,7 @@ class NemotronHConverter(GraniteHybridConverter):
         self.out.u32("attention.key_length", self.head_size)
         self.out.u32("attention.value_length", self.head_size)
         self.feed_forward_keys()
-        if self.draft is not None:
-            self.out.u32("nextn_predict_layers", self.integer("num_nextn_predict_layers"))
+        self.draft_key()
 
     def feed_forward_keys(self) -> None:
         """Set the sizes of feed-forward layers and of experts."""
@@ -227,9 +218,6 @@ class NemotronHPuzzleConverter(NemotronHConverter):
         folder.config.pop("hybrid_override_pattern", None)
         folder.config["layers_block_type"] = [str(b.get("block_type")) for b in self.shapes]
         super().__init__(folder, options)
-
-    def n_drafts(self) -> int:
-        return 0
 
     def select(self, name: str) -> str | None:
         if name.startswith("model."):

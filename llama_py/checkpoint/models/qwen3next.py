@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays, concat
-from llama_py.checkpoint.converter import ConvertOptions
-from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.experts import NextnConverter
 from llama_py.checkpoint.merge import PartGatherer
 from llama_py.checkpoint.models.qwen2moe import Qwen2MoeConverter
 from llama_py.checkpoint.names import HEAD_NORMS, NEXTN, find_layer
@@ -46,34 +45,25 @@ DELTA_KEYS: Keys = (
 ROPE_PART = 0.25  # of a head's values, without partial_rotary_factor
 
 
-class Qwen3NextConverter(Qwen2MoeConverter):
+class Qwen3NextConverter(NextnConverter, Qwen2MoeConverter):
     arch = "qwen3next"
     classes: ClassVar[tuple[str, ...]] = ("Qwen3NextForCausalLM",)
     layers = {**HEAD_NORMS, **DELTA_NET, **NEXTN, "post_attention_layernorm": "post_attention_norm"}
-    has_nextn = True
     exports: ClassVar[Mapping[str, str]] = {"Qwen3NextForCausalLM": "qwen3_next"}
     constants = {"norm_topk_prob": True}
     joins_gates = True  # the gates of delta nets are in the matrix of queries, keys and values
 
-    def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
-        super().__init__(folder, options)
-        self.n_trunk = self.n_layer
-        if options.nextn:
-            self.n_layer += self.find("mtp_num_hidden_layers") or self._n_stored_drafts()
-
-    def _n_stored_drafts(self) -> int:
-        """Return the number of drafting layers; config.json of Qwen3-Next lacks it."""
+    def n_drafts(self) -> int:
+        if count := self.find("mtp_num_hidden_layers"):
+            return int(count)
         parts = (name.removeprefix("model.").split(".") for name in self.folder.tensors)
         found = [int(p[2]) + 1 for p in parts if p[:2] == ["mtp", "layers"] and p[2].isdecimal()]
         return max(found, default=0)
 
-    def select(self, name: str) -> str | None:
-        selected = super().select(name)
-        draft = (selected or "").removeprefix("model.")
+    def place(self, name: str) -> str:
+        draft = name.removeprefix("model.")
         if not draft.startswith("mtp."):
-            return selected
-        if not self.options.nextn:
-            return None
+            return name
         _, part, *rest = draft.split(".")
         if part == "layers":
             number, *module = rest
@@ -83,8 +73,7 @@ class Qwen3NextConverter(Qwen2MoeConverter):
     def keys(self) -> None:
         super().keys()
         out = self.out
-        if self.n_layer > self.n_trunk:
-            out.u32("nextn_predict_layers", self.n_layer - self.n_trunk)
+        self.draft_key()
         self.copy(*DELTA_KEYS)
         out.u32("ssm.inner_size", self.value_dim * self.n_value_heads)
         if (types := self.find("layer_types")) is not None:

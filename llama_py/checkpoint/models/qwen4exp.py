@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays, concat
-from llama_py.checkpoint.converter import ConvertOptions
-from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.qwen35 import Qwen35Converter
 
 HASHES = {  # numbers of the n-grams' hash functions
@@ -54,9 +51,6 @@ class Qwen4ExpConverter(Qwen35Converter):
         "hc_count", "hc_lowrank", "indexer_n_heads", "indexer_head_dim", "indexer_budget",
         "indexer_compress_ratio", "layer_types", "ple_layer_ids",
     )  # fmt: skip
-
-    def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
-        super().__init__(folder, replace(options, nextn=False))
 
     def keys(self) -> None:
         super().keys()

@@ -50,15 +50,8 @@ class Step35Converter(NextnConverter):
             rope["sliding_attention"] = {"rope_theta": self.config.get("local_rope_theta")}
         return rope
 
-    def select(self, name: str) -> str | None:
-        selected = super().select(name)
-        if selected is None:
-            return None
-        return (
-            selected.replace(".transformer.shared_head.", ".shared_head.")
-            .replace("shared_head.output", "shared_head.head")
-            .replace(".transformer.", ".")
-        )
+    def place(self, name: str) -> str:
+        return name.replace(".transformer.", ".").replace("shared_head.output", "shared_head.head")
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if name.endswith(SQUEEZED):
