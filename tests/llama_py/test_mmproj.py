@@ -89,6 +89,8 @@ def test_a_grid_of_positions_is_resized() -> None:
     found = resize_grid(grid, 3).read().reshape(3, 3)
     np.testing.assert_allclose(found, [[0, 0.5, 1], [1, 1.5, 2], [2, 2.5, 3]])
     assert resize_grid(grid, 2) is grid
+    with pytest.raises(ModelError, match="1 to 1024 patches per side, got 268435456"):
+        resize_grid(grid, 2**28)
 
 
 def test_all_classes_have_different_names() -> None:

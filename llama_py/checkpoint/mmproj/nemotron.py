@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import Array, LazyArray
 from llama_py.checkpoint.media import EPSILON, Config, MediaConverter, Tensors
 from llama_py.checkpoint.media_names import CONFORMER_LAYER, name_blocks
@@ -16,6 +17,7 @@ SIZES = {
     "hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32,
     "num_attention_heads": 16,
 }  # fmt: skip
+MAX_SIDE = 1024  # patches
 COLORS = {"image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]}
 
 
@@ -94,8 +96,10 @@ class NemotronVLConverter(MediaConverter):
 
 def resize_grid(array: LazyArray, side: int) -> LazyArray:
     """Return embeddings of positions, [1, n * n, n_embd], for a grid with another side: bilinear
-    interpolation that preserves the corners."""
+    interpolation that preserves the corners. Raises ModelError for an impossible side."""
     n, n_embd = int(array.shape[1] ** 0.5), array.shape[2]
+    if not 0 < side <= MAX_SIDE:
+        raise ModelError(f"an image must have 1 to {MAX_SIDE} patches per side, got {side}")
     if n == side:
         return array
 
