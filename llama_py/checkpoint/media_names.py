@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llama_py.checkpoint.names import Names
+from llama_py.checkpoint.names import Names, pairs
 
 # Parts of a layer by tensor. A family of models has some of these names.
 _PARTS: dict[str, tuple[str, ...]] = {
@@ -40,16 +40,10 @@ _LAYER = {name: tensor for tensor, names in _PARTS.items() for name in names} | 
     for tensor, names in _ATTENTION.items()
     for name in names
 }
-WHISPER_LAYER = {
-    "self_attn_layer_norm": "ln1",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.out_proj": "attn_out",
-    "final_layer_norm": "ln2",
-    "fc1": "ffn_up",
-    "fc2": "ffn_down",
-}
+WHISPER_LAYER = pairs("""
+    self_attn_layer_norm=ln1 self_attn.q_proj=attn_q self_attn.k_proj=attn_k self_attn.v_proj=attn_v
+    self_attn.out_proj=attn_out final_layer_norm=ln2 fc1=ffn_up fc2=ffn_down
+""")
 
 
 def name_blocks(path: str, modules: Names | None = None, to: str = "v.blk.{}") -> dict[str, str]:

@@ -12,6 +12,21 @@ Names = Mapping[str, str]
 NUMBER = re.compile(r"(?<=\.)\d+(?=\.)|^\d+(?=\.)")
 
 
+def pairs(text: str) -> dict[str, str]:
+    """Return tensors by module, of a text `module=tensor module=tensor ...`. After a path, such as
+    `model.layers.{}:`, follow the modules of its layers, see `name_layers`."""
+    found, path = dict[str, str](), ""
+    for word in text.split():
+        module, _, tensor = word.partition("=")
+        if word.endswith(":"):
+            path = word[:-1]
+        elif path:
+            found |= name_layers(path, {module: tensor})
+        else:
+            found[module] = tensor
+    return found
+
+
 def find_layer(name: str) -> int | None:
     """Return the first number in a name, its layer."""
     match = NUMBER.search(name)
@@ -56,15 +71,11 @@ SHARED_EXPERTS = {
 }
 ROUTED_EXPERTS = {**EXPERTS, **SHARED_EXPERTS, "mlp.gate.e_score_correction": "exp_probs_b"}
 # Multi-head latent attention
-LATENT = {
-    "self_attn.q_a_proj": "attn_q_a",
-    "self_attn.q_b_proj": "attn_q_b",
-    "self_attn.q_a_layernorm": "attn_q_a_norm",
-    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
-    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
-    "self_attn.k_b_proj": "attn_k_b",
-    "self_attn.v_b_proj": "attn_v_b",
-}
+LATENT = pairs("""
+    self_attn.q_a_proj=attn_q_a self_attn.q_b_proj=attn_q_b self_attn.q_a_layernorm=attn_q_a_norm
+    self_attn.kv_a_proj_with_mqa=attn_kv_a_mqa self_attn.kv_a_layernorm=attn_kv_a_norm
+    self_attn.k_b_proj=attn_k_b self_attn.v_b_proj=attn_v_b
+""")
 INDEXER = {
     "self_attn.indexer.k_norm": "indexer.k_norm",
     "self_attn.indexer.weights_proj": "indexer.proj",
@@ -72,38 +83,21 @@ INDEXER = {
     "self_attn.indexer.wq_b": "indexer.attn_q_b",
 }
 # Kimi's delta attention
-DELTA_ATTENTION = {
-    "self_attn.q_conv1d": "ssm_conv1d_q",
-    "self_attn.k_conv1d": "ssm_conv1d_k",
-    "self_attn.v_conv1d": "ssm_conv1d_v",
-    "self_attn.f_a_proj": "ssm_f_a",
-    "self_attn.f_b_proj": "ssm_f_b",
-    "self_attn.g_a_proj": "ssm_g_a",
-    "self_attn.g_b_proj": "ssm_g_b",
-    "self_attn.b_proj": "ssm_beta",
-    "self_attn.A_log": "ssm_a",
-    "self_attn.dt_proj": "ssm_dt",
-    "self_attn.o_norm": "ssm_norm",
-}
-NEXTN = {
-    "eh_proj": "nextn.eh_proj",
-    "enorm": "nextn.enorm",
-    "hnorm": "nextn.hnorm",
-    "embed_tokens": "nextn.embed_tokens",
-    "shared_head.head": "nextn.shared_head_head",
-    "shared_head.norm": "nextn.shared_head_norm",
-}
+DELTA_ATTENTION = pairs("""
+    self_attn.q_conv1d=ssm_conv1d_q self_attn.k_conv1d=ssm_conv1d_k self_attn.v_conv1d=ssm_conv1d_v
+    self_attn.f_a_proj=ssm_f_a self_attn.f_b_proj=ssm_f_b self_attn.g_a_proj=ssm_g_a
+    self_attn.g_b_proj=ssm_g_b self_attn.b_proj=ssm_beta self_attn.A_log=ssm_a
+    self_attn.dt_proj=ssm_dt self_attn.o_norm=ssm_norm
+""")
+NEXTN = pairs("""
+    eh_proj=nextn.eh_proj enorm=nextn.enorm hnorm=nextn.hnorm embed_tokens=nextn.embed_tokens
+    shared_head.head=nextn.shared_head_head shared_head.norm=nextn.shared_head_norm
+""")
 # Modules of Mamba and Mamba 2
-STATE_SPACE = {
-    "in_proj": "ssm_in",
-    "conv1d": "ssm_conv1d",
-    "x_proj": "ssm_x",
-    "dt_proj": "ssm_dt",
-    "A_log": "ssm_a",
-    "D": "ssm_d",
-    "norm": "ssm_norm",
-    "out_proj": "ssm_out",
-}
+STATE_SPACE = pairs("""
+    in_proj=ssm_in conv1d=ssm_conv1d x_proj=ssm_x dt_proj=ssm_dt A_log=ssm_a D=ssm_d norm=ssm_norm
+    out_proj=ssm_out
+""")
 MAMBA = {f"mamba.{module}": tensor for module, tensor in STATE_SPACE.items()}
 
 # Parts of names in modules of images and sound, not converted for a text model.

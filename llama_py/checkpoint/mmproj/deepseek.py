@@ -8,6 +8,7 @@ from llama_py.checkpoint.arrays import LazyArray
 from llama_py.checkpoint.media import EPSILON, Config, MediaConverter, Renames, Tensors
 from llama_py.checkpoint.media_names import name_blocks, name_tower
 from llama_py.checkpoint.mmproj.siglip import Gemma3VisionConverter
+from llama_py.checkpoint.names import pairs
 
 SAM = {
     "norm1": "pre_ln", "norm2": "post_ln", "attn.rel_pos_h": "attn.pos_h",
@@ -112,15 +113,13 @@ class DeepseekV4VisionConverter(MediaConverter):
         "vision.patch_embed.proj": "v.patch_embd",
         "vision.norm": "v.post_ln",
         **name_blocks("vision.blocks.{}"),
-        "vision.blocks.{}.mlp.w1_up": "v.blk.{}.ffn_up",
-        "vision.blocks.{}.mlp.w1_gate": "v.blk.{}.ffn_gate",
-        "vision.blocks.{}.mlp.w2": "v.blk.{}.ffn_down",
-        "aligner.w1": "mm.1",
-        "aligner.w2": "mm.2",
-        "image_newline": "v.image_newline",
-        "image_start": "v.token_embd.img_start",
-        "image_end": "v.token_embd.img_end",
-        "image_pad": "v.token_embd.img_pad",
+        **pairs("""
+            vision.blocks.{}.mlp.w1_up=v.blk.{}.ffn_up
+            vision.blocks.{}.mlp.w1_gate=v.blk.{}.ffn_gate vision.blocks.{}.mlp.w2=v.blk.{}.ffn_down
+            aligner.w1=mm.1 aligner.w2=mm.2 image_newline=v.image_newline
+            image_start=v.token_embd.img_start image_end=v.token_embd.img_end
+            image_pad=v.token_embd.img_pad
+        """),
     }
     keeps = r"vision\.|aligner\.|image_"
 

@@ -13,21 +13,16 @@ import numpy as np
 from llama_py.checkpoint.arrays import Array, LazyArray, stack
 from llama_py.checkpoint.media import EPSILON, Config, MediaConverter, Tensors, split_three
 from llama_py.checkpoint.media_names import name_blocks
+from llama_py.checkpoint.names import pairs
 from llama_py.checkpoint.safetensors import read_safetensors
 
 CODES, TOKENIZER = 15, "speech_tokenizer"  # books of codes after the first; a subfolder
 WAV, CODE = "a.gen.wav", "a.gen.code"
-DECODER_LAYER = {
-    "input_layernorm": "ln1",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_out",
-    "post_attention_layernorm": "ln2",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
+DECODER_LAYER = pairs("""
+    input_layernorm=ln1 self_attn.q_proj=attn_q self_attn.k_proj=attn_k self_attn.v_proj=attn_v
+    self_attn.o_proj=attn_out post_attention_layernorm=ln2 mlp.gate_proj=ffn_gate mlp.up_proj=ffn_up
+    mlp.down_proj=ffn_down
+""")
 HEAD_NORMS = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm"}
 SCALES = {"self_attn_layer_scale.scale": "ls1", "mlp_layer_scale.scale": "ls2"}
 UPSAMPLING = {
@@ -204,35 +199,24 @@ def exponential(x: Array) -> Array:
     return made
 
 
-MIMI_LAYER = {
-    "norm1": "ln1",
-    "norm2": "ln2",
-    "self_attn.out_proj": "attn_out",
-    "linear1": "ffn_up",
-    "linear2": "ffn_down",
-    "layer_scale_1.scale": "ls1.weight",
-    "layer_scale_2.scale": "ls2.weight",
-}
+MIMI_LAYER = pairs("""
+    norm1=ln1 norm2=ln2 self_attn.out_proj=attn_out linear1=ffn_up linear2=ffn_down
+    layer_scale_1.scale=ls1.weight layer_scale_2.scale=ls2.weight
+""")
 MIMI = {"encoder": "a", "decoder": WAV}
 LAYERS = {"encoder": "a.blk.{}", "decoder": f"{WAV}.tfm.blk.{{}}"}
 STAGES = 3
 # Numbers of modules with and without shortcuts, in a stage
 PLACES = {"encoder": (1, 3), "decoder": (3, 2)}
 SEANET = re.compile(r"mimi\.(encoder|decoder)\.model\.(\d+)(?:\.block\.(\d+))?\.(?:.*\.)?(\w+)")
-FLOW = {
-    "input_proj": "input_proj",
-    "cond_embed": "cond_embd",
-    "final_layer.linear": "final.proj",
-    "final_layer.adaLN_modulation.{}": "final.ada",
-    "time_embed.{}.freqs": "time.{}.freqs",
-    "time_embed.{}.mlp.0": "time.{}.up",
-    "time_embed.{}.mlp.2": "time.{}.down",
-    "time_embed.{}.mlp.3.alpha": "time.{}.norm",
-    "res_blocks.{}.in_ln": "blk.{}.norm",
-    "res_blocks.{}.mlp.0": "blk.{}.up",
-    "res_blocks.{}.mlp.2": "blk.{}.down",
-    "res_blocks.{}.adaLN_modulation.1": "blk.{}.ada",
-}
+FLOW = pairs("""
+    input_proj=input_proj cond_embed=cond_embd final_layer.linear=final.proj
+    final_layer.adaLN_modulation.{}=final.ada time_embed.{}.freqs=time.{}.freqs
+    time_embed.{}.mlp.0=time.{}.up time_embed.{}.mlp.2=time.{}.down
+    time_embed.{}.mlp.3.alpha=time.{}.norm res_blocks.{}.in_ln=blk.{}.norm
+    res_blocks.{}.mlp.0=blk.{}.up res_blocks.{}.mlp.2=blk.{}.down
+    res_blocks.{}.adaLN_modulation.1=blk.{}.ada
+""")
 
 
 class PocketTtsMediaConverter(SpeechConverter):

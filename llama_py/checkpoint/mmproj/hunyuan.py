@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from llama_py.checkpoint.arrays import LazyArray
 from llama_py.checkpoint.media import EPSILON, Config, MediaConverter, Tensors
 from llama_py.checkpoint.media_names import name_blocks
+from llama_py.checkpoint.names import pairs
 
 
 class HunyuanVLMediaConverter(MediaConverter):
@@ -16,14 +17,12 @@ class HunyuanVLMediaConverter(MediaConverter):
         "vit.embeddings.patch_embedding": "v.patch_embd",
         "vit.embeddings.position_embedding": "v.position_embd",
         **name_blocks("vit.layers.{}"),
-        "vit.perceive.before_rms": "mm.pre_norm",
-        "vit.perceive.after_rms": "mm.post_norm",
-        "vit.perceive.proj.{}": "mm.{}",
-        "vit.perceive.mlp": "mm.model.fc",
-        "vit.perceive.image_newline": "v.image_newline",
-        "vit.perceive.image_sep": "v.view_seperator",
-        "vit.perceive.image_begin": "mm.image_begin",
-        "vit.perceive.image_end": "mm.image_end",
+        **pairs("""
+            vit.perceive.before_rms=mm.pre_norm vit.perceive.after_rms=mm.post_norm
+            vit.perceive.proj.{}=mm.{} vit.perceive.mlp=mm.model.fc
+            vit.perceive.image_newline=v.image_newline vit.perceive.image_sep=v.view_seperator
+            vit.perceive.image_begin=mm.image_begin vit.perceive.image_end=mm.image_end
+        """),
     }
     keeps = r"vit\."
     vision_defaults: ClassVar[Mapping[str, Any]] = {

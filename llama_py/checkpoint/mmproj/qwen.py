@@ -21,30 +21,26 @@ from llama_py.checkpoint.media import (
     split_three,
 )
 from llama_py.checkpoint.media_names import name_blocks
+from llama_py.checkpoint.names import pairs
 
 QWEN = {
-    "visual.patch_embed.proj": "v.patch_embd",
-    "visual.pos_embed": "v.position_embd",
-    "visual.merger.mlp.{}": "mm.{}",
-    "visual.merger.ln_q": "v.post_ln",
-    "visual.merger.norm": "v.post_ln",
-    "visual.merger.linear_fc1": "mm.0",
-    "visual.merger.linear_fc2": "mm.2",
+    **pairs("""
+        visual.patch_embed.proj=v.patch_embd visual.pos_embed=v.position_embd
+        visual.merger.mlp.{}=mm.{} visual.merger.ln_q=v.post_ln visual.merger.norm=v.post_ln
+        visual.merger.linear_fc1=mm.0 visual.merger.linear_fc2=mm.2
+    """),
     **{f"visual.deepstack_merger_list.{{}}.{module}": f"v.deepstack.{{}}.{new}"
        for module, new in {"norm": "norm", "linear_fc1": "fc1", "linear_fc2": "fc2"}.items()},
     **name_blocks("visual.blocks.{}"),
 }  # fmt: skip
 GLM = {
     **QWEN,
-    "visual.embeddings.position_embedding": "v.position_embd",
-    "visual.post_conv_layernorm": "v.norm_embd",
-    "visual.post_layernorm": "v.post_ln",
-    "visual.downsample": "mm.patch_merger",
-    "visual.merger.proj": "mm.model.fc",
-    "visual.merger.post_projection_norm": "mm.post_norm",
-    "visual.merger.up_proj": "mm.up",
-    "visual.merger.gate_proj": "mm.gate",
-    "visual.merger.down_proj": "mm.down",
+    **pairs("""
+        visual.embeddings.position_embedding=v.position_embd visual.post_conv_layernorm=v.norm_embd
+        visual.post_layernorm=v.post_ln visual.downsample=mm.patch_merger
+        visual.merger.proj=mm.model.fc visual.merger.post_projection_norm=mm.post_norm
+        visual.merger.up_proj=mm.up visual.merger.gate_proj=mm.gate visual.merger.down_proj=mm.down
+    """),
 }
 PATCHES = "visual.patch_embed.proj.weight"
 DEEPSTACK = re.compile(r"visual\.deepstack_merger_list\.(\d+)\.(.*)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from llama_py.checkpoint.models.llama import LlamaConverter
+from llama_py.checkpoint.names import pairs
 from llama_py.checkpoint.sentencepiece import CONTROL, UNKNOWN, USER_DEFINED
 from llama_py.checkpoint.special_tokens import SpecialTokens
 from llama_py.checkpoint.vocabulary import LEAST_SCORE, Vocabulary
@@ -13,13 +14,10 @@ class ArcticConverter(LlamaConverter):
 
     arch = "arctic"
     classes = ("ArcticForCausalLM",)
-    layers = {
-        "residual_layernorm": "ffn_norm",
-        "post_attention_layernorm": "ffn_norm_exps",
-        "residual_mlp.w1": "ffn_gate",
-        "residual_mlp.w2": "ffn_down",
-        "residual_mlp.w3": "ffn_up",
-    }
+    layers = pairs("""
+        residual_layernorm=ffn_norm post_attention_layernorm=ffn_norm_exps residual_mlp.w1=ffn_gate
+        residual_mlp.w2=ffn_down residual_mlp.w3=ffn_up
+    """)
 
     def vocabulary(self, v: Vocabulary) -> None:
         """Added tokens replace two of tokenizer.model."""

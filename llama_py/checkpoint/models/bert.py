@@ -13,20 +13,18 @@ from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.keys import KeyValues
-from llama_py.checkpoint.names import name_layers
+from llama_py.checkpoint.names import pairs
 from llama_py.checkpoint.output import NewTensor
 from llama_py.checkpoint.pooling import pooling_keys
 from llama_py.checkpoint.sentencepiece import CONTROL
 from llama_py.checkpoint.unigram import write_xlm_roberta
 from llama_py.checkpoint.vocabulary import SPACE, Vocabulary
 
-EMBEDDINGS = {
-    "embeddings.word_embeddings": "token_embd",
-    "embeddings.token_type_embeddings": "token_types",
-    "embeddings.position_embeddings": "position_embd",
-    "embeddings.LayerNorm": "token_embd_norm",
-    "emb_ln": "token_embd_norm",
-}
+EMBEDDINGS = pairs("""
+    embeddings.word_embeddings=token_embd embeddings.token_type_embeddings=token_types
+    embeddings.position_embeddings=position_embd embeddings.LayerNorm=token_embd_norm
+    emb_ln=token_embd_norm
+""")
 CLASSIFIER = {
     "classifier": "cls",
     "classifier.dense": "cls",
@@ -36,76 +34,40 @@ CLASSIFIER = {
 BERT = {
     **EMBEDDINGS,
     **CLASSIFIER,
-    **name_layers(
-        "encoder.layer.{}",
-        {
-            "attention.self.query": "attn_q",
-            "attention.self.key": "attn_k",
-            "attention.self.value": "attn_v",
-            "attention.output.dense": "attn_output",
-            "attention.output.LayerNorm": "attn_output_norm",
-            "intermediate.dense": "ffn_up",
-            "output.dense": "ffn_down",
-            "output.LayerNorm": "layer_output_norm",
-        },
-    ),
+    **pairs("""
+        encoder.layer.{}: attention.self.query=attn_q attention.self.key=attn_k
+            attention.self.value=attn_v attention.output.dense=attn_output
+            attention.output.LayerNorm=attn_output_norm intermediate.dense=ffn_up
+            output.dense=ffn_down output.LayerNorm=layer_output_norm
+    """),
 }
 DISTILBERT = {
     **EMBEDDINGS,
     **CLASSIFIER,
-    **name_layers(
-        "transformer.layer.{}",
-        {
-            "attention.q_lin": "attn_q",
-            "attention.k_lin": "attn_k",
-            "attention.v_lin": "attn_v",
-            "attention.out_lin": "attn_output",
-            "sa_layer_norm": "attn_output_norm",
-            "ffn.lin1": "ffn_up",
-            "ffn.lin2": "ffn_down",
-            "output_layer_norm": "layer_output_norm",
-        },
-    ),
+    **pairs("""
+        transformer.layer.{}: attention.q_lin=attn_q attention.k_lin=attn_k attention.v_lin=attn_v
+            attention.out_lin=attn_output sa_layer_norm=attn_output_norm ffn.lin1=ffn_up
+            ffn.lin2=ffn_down output_layer_norm=layer_output_norm
+    """),
 }
 NOMIC = {
     **EMBEDDINGS,
-    **name_layers(
-        "encoder.layers.{}",
-        {
-            "attn.Wqkv": "attn_qkv",
-            "mixer.Wqkv": "attn_qkv",
-            "attn.out_proj": "attn_output",
-            "mixer.out_proj": "attn_output",
-            "norm1": "attn_output_norm",
-            "mlp.fc1": "ffn_up",
-            "mlp.fc11": "ffn_up",
-            "mlp.fc12": "ffn_gate",
-            "mlp.fc2": "ffn_down",
-            "mlp.router.layer": "ffn_gate_inp",
-            "mlp.experts.mlp.w1": "ffn_up_exps",
-            "mlp.experts.mlp.w2": "ffn_down_exps",
-            "norm2": "layer_output_norm",
-        },
-    ),
+    **pairs("""
+        encoder.layers.{}: attn.Wqkv=attn_qkv mixer.Wqkv=attn_qkv attn.out_proj=attn_output
+            mixer.out_proj=attn_output norm1=attn_output_norm mlp.fc1=ffn_up mlp.fc11=ffn_up
+            mlp.fc12=ffn_gate mlp.fc2=ffn_down mlp.router.layer=ffn_gate_inp
+            mlp.experts.mlp.w1=ffn_up_exps mlp.experts.mlp.w2=ffn_down_exps norm2=layer_output_norm
+    """),
 }
 JINA2 = {
     **BERT,
-    **name_layers(
-        "encoder.layer.{}",
-        {
-            "attention.self.layer_norm_q": "attn_q_norm",
-            "attention.self.layer_norm_k": "attn_k_norm",
-            "layer_norm_1": "attn_norm_2",
-            "layer_norm_2": "layer_output_norm",
-            "mlp.layernorm": "layer_output_norm",
-            "mlp.gated_layers": "ffn_up",
-            "mlp.up_gated_layer": "ffn_up",
-            "mlp.gated_layers_v": "ffn_up",
-            "mlp.gated_layers_w": "ffn_gate",
-            "mlp.wo": "ffn_down",
-            "mlp.down_layer": "ffn_down",
-        },
-    ),
+    **pairs("""
+        encoder.layer.{}: attention.self.layer_norm_q=attn_q_norm
+            attention.self.layer_norm_k=attn_k_norm layer_norm_1=attn_norm_2
+            layer_norm_2=layer_output_norm mlp.layernorm=layer_output_norm mlp.gated_layers=ffn_up
+            mlp.up_gated_layer=ffn_up mlp.gated_layers_v=ffn_up mlp.gated_layers_w=ffn_gate
+            mlp.wo=ffn_down mlp.down_layer=ffn_down
+    """),
 }
 # Modules that embeddings and classifiers do not use: pooler, heads that predict tokens.
 HEADS = ("pooler.dense.", "cls.predictions", "cls.seq_relationship", "vocab_", "lm_head.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers
+from llama_py.checkpoint.names import LAYERS, LLAMA, name_layers, pairs
 from llama_py.checkpoint.sentencepiece import CONTROL, UNUSED, read_sentencepiece
 from llama_py.checkpoint.special_tokens import SpecialTokens
 from llama_py.checkpoint.vocabulary import Vocabulary
@@ -26,17 +26,13 @@ class ChatGLMConverter(Converter):
     names = {
         **LLAMA,
         **name_layers(LAYERS, {"mlp.gate_up_proj": "ffn_up"}),
-        "embedding.word_embeddings": "token_embd",
-        "encoder.final_layernorm": "output_norm",
-        "output_layer": "output",
-        **name_layers("encoder.layers.{}", {
-            "input_layernorm": "attn_norm",
-            "post_attention_layernorm": "ffn_norm",
-            "self_attention.query_key_value": "attn_qkv",
-            "self_attention.dense": "attn_output",
-            "mlp.dense_h_to_4h": "ffn_up",
-            "mlp.dense_4h_to_h": "ffn_down",
-        }),
+        **pairs("""
+            embedding.word_embeddings=token_embd encoder.final_layernorm=output_norm
+            output_layer=output
+            encoder.layers.{}: input_layernorm=attn_norm post_attention_layernorm=ffn_norm
+                self_attention.query_key_value=attn_qkv self_attention.dense=attn_output
+                mlp.dense_h_to_4h=ffn_up mlp.dense_4h_to_h=ffn_down
+        """),
     }  # fmt: skip
 
     def select(self, name: str) -> str | None:

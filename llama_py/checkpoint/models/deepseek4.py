@@ -14,7 +14,7 @@ from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.dequantize import FP8_BLOCK, WeightRestorer
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.dflash import DraftConverter
-from llama_py.checkpoint.names import name_layers
+from llama_py.checkpoint.names import name_layers, pairs
 from llama_py.checkpoint.nvfp4 import take_mxfp4
 from llama_py.checkpoint.shared_keys import (
     EXPERT_NORM,
@@ -35,27 +35,20 @@ KINDS = ("fn", "base", "scale")
 COMPRESSOR = {"wkv": "kv", "wgate": "gate", "ape": "ape", "norm": "norm"}
 LAYER = {
     **{f"hc_{part}_{kind}": f"hc_{part}_{kind}" for part in ("attn", "ffn") for kind in KINDS},
-    "attn_norm": "attn_norm",
-    "ffn_norm": "ffn_norm",
-    "attn.attn_sink": "attn_sinks",
-    "attn.wq_a": "attn_q_a",
-    "attn.wq_b": "attn_q_b",
-    "attn.q_norm": "attn_q_a_norm",
-    "attn.wkv": "attn_kv",
-    "attn.kv_norm": "attn_kv_a_norm",
-    "attn.wo_a": "attn_output_a",
-    "attn.wo_b": "attn_output_b",
+    **pairs("""
+        attn_norm=attn_norm ffn_norm=ffn_norm attn.attn_sink=attn_sinks attn.wq_a=attn_q_a
+        attn.wq_b=attn_q_b attn.q_norm=attn_q_a_norm attn.wkv=attn_kv attn.kv_norm=attn_kv_a_norm
+        attn.wo_a=attn_output_a attn.wo_b=attn_output_b
+    """),
     **{f"attn.compressor.{k}": f"attn_compressor_{t}" for k, t in COMPRESSOR.items()},
     "attn.indexer.wq_b": "indexer.attn_q_b",
     "attn.indexer.weights_proj": "indexer.proj",
     **{f"attn.indexer.compressor.{k}": f"indexer_compressor_{t}" for k, t in COMPRESSOR.items()},
-    "ffn.gate": "ffn_gate_inp",
-    "ffn.experts.w1": "ffn_gate_exps",
-    "ffn.experts.w2": "ffn_down_exps",
-    "ffn.experts.w3": "ffn_up_exps",
-    "ffn.shared_experts.w1": "ffn_gate_shexp",
-    "ffn.shared_experts.w2": "ffn_down_shexp",
-    "ffn.shared_experts.w3": "ffn_up_shexp",
+    **pairs("""
+        ffn.gate=ffn_gate_inp ffn.experts.w1=ffn_gate_exps ffn.experts.w2=ffn_down_exps
+        ffn.experts.w3=ffn_up_exps ffn.shared_experts.w1=ffn_gate_shexp
+        ffn.shared_experts.w2=ffn_down_shexp ffn.shared_experts.w3=ffn_up_shexp
+    """),
     **{f"nextn.{part}": f"nextn.{part}" for part in ("enorm", "hnorm", "shared_head_norm")},
 }
 DRAFT = re.compile(r"mtp\.(\d+)\.(.*)")

@@ -11,7 +11,7 @@ from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.gemma4 import UNROTATED
 from llama_py.checkpoint.models.qwen3 import Qwen3Converter
-from llama_py.checkpoint.names import HEAD_NORMS, LLAMA
+from llama_py.checkpoint.names import HEAD_NORMS, LLAMA, pairs
 from llama_py.checkpoint.shared_keys import Keys
 from llama_py.checkpoint.target import TargetConverter
 from llama_py.checkpoint.vocabulary import Vocabulary
@@ -52,16 +52,14 @@ class DFlashConverter(DraftConverter, Qwen3Converter):
     classes: ClassVar[tuple[str, ...]] = ("DFlashDraftModel", "DFlash2DraftModel")
     layers = {
         **HEAD_NORMS,
-        "post_self_attn_layernorm": "post_attention_norm",
-        "post_feedforward_layernorm": "post_ffw_norm",
-        "post_mlp_layernorm": "post_ffw_norm",
-        "layer_scalar": "layer_output_scale",
-        "self_attn.sinks": "attn_sinks",
-        "self_attn.attention_sink_bias": "attn_sinks",
-        "attention_conv.base_kernel": "attn_conv_base",
-        "attention_conv.kernel_projection": "attn_conv_proj",
-        "mlp_conv.base_kernel": "ffn_conv_base",
-        "mlp_conv.kernel_projection": "ffn_conv_proj",
+        **pairs("""
+            post_self_attn_layernorm=post_attention_norm post_feedforward_layernorm=post_ffw_norm
+            post_mlp_layernorm=post_ffw_norm layer_scalar=layer_output_scale
+            self_attn.sinks=attn_sinks self_attn.attention_sink_bias=attn_sinks
+            attention_conv.base_kernel=attn_conv_base
+            attention_conv.kernel_projection=attn_conv_proj mlp_conv.base_kernel=ffn_conv_base
+            mlp_conv.kernel_projection=ffn_conv_proj
+        """),
     }
     names = {
         **LLAMA,

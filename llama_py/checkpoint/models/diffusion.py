@@ -7,7 +7,7 @@ from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.models.llama import RotatedConverter
 from llama_py.checkpoint.models.qwen3moe import Qwen3MoeConverter
-from llama_py.checkpoint.names import name_layers
+from llama_py.checkpoint.names import pairs
 from llama_py.checkpoint.pooling import pooling_keys
 from llama_py.checkpoint.shared_keys import VOCAB_SIZE, Keys
 from llama_py.checkpoint.vocabulary import Vocabulary
@@ -21,22 +21,13 @@ N_CONTEXT, N_EMBD, N_FF = 4096, 4096, 12288
 class LladaConverter(RotatedConverter):
     arch = "llada"
     classes = ("LLaDAModelLM",)
-    names = {
-        "model.transformer.wte": "token_embd",
-        "model.transformer.ln_f": "output_norm",
-        "model.transformer.ff_out": "output",
-        **name_layers("model.transformer.blocks.{}", {
-            "attn_norm": "attn_norm",
-            "q_proj": "attn_q",
-            "k_proj": "attn_k",
-            "v_proj": "attn_v",
-            "attn_out": "attn_output",
-            "ff_norm": "ffn_norm",
-            "ff_proj": "ffn_gate",
-            "up_proj": "ffn_up",
-            "ff_out": "ffn_down",
-        }),
-    }  # fmt: skip
+    names = pairs("""
+        model.transformer.wte=token_embd model.transformer.ln_f=output_norm
+        model.transformer.ff_out=output
+        model.transformer.blocks.{}: attn_norm=attn_norm q_proj=attn_q k_proj=attn_k
+            v_proj=attn_v attn_out=attn_output ff_norm=ffn_norm ff_proj=ffn_gate up_proj=ffn_up
+            ff_out=ffn_down
+    """)
 
     def keys(self) -> None:
         super().keys()

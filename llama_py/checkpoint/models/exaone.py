@@ -11,7 +11,7 @@ from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.olmo import Olmo2Converter
 from llama_py.checkpoint.models.qwen3next import DRAFT
-from llama_py.checkpoint.names import EXPERTS, HEAD_NORMS, LLAMA, NEXTN, SHARED_EXPERTS, name_layers
+from llama_py.checkpoint.names import EXPERTS, HEAD_NORMS, LLAMA, NEXTN, SHARED_EXPERTS, pairs
 from llama_py.checkpoint.rotary import rope_factors
 from llama_py.checkpoint.shared_keys import VOCAB_SIZE
 
@@ -21,22 +21,13 @@ FACTOR = 16.0  # of RoPE, without another
 class ExaoneConverter(Converter):
     arch = "exaone"
     classes = ("ExaoneForCausalLM",)
-    names = {
-        "transformer.wte": "token_embd",
-        "transformer.ln_f": "output_norm",
-        "lm_head": "output",
-        **name_layers("transformer.h.{}", {
-            "ln_1": "attn_norm",
-            "ln_2": "ffn_norm",
-            "attn.attention.q_proj": "attn_q",
-            "attn.attention.k_proj": "attn_k",
-            "attn.attention.v_proj": "attn_v",
-            "attn.attention.out_proj": "attn_output",
-            "mlp.c_fc_0": "ffn_gate",
-            "mlp.c_fc_1": "ffn_up",
-            "mlp.c_proj": "ffn_down",
-        }),
-    }  # fmt: skip
+    names = pairs("""
+        transformer.wte=token_embd transformer.ln_f=output_norm lm_head=output
+        transformer.h.{}: ln_1=attn_norm ln_2=ffn_norm attn.attention.q_proj=attn_q
+            attn.attention.k_proj=attn_k attn.attention.v_proj=attn_v
+            attn.attention.out_proj=attn_output mlp.c_fc_0=ffn_gate mlp.c_fc_1=ffn_up
+            mlp.c_proj=ffn_down
+    """)
 
     def keys(self) -> None:
         if self.config.get("activation_function") != "silu":

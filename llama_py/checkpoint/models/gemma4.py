@@ -13,7 +13,7 @@ import numpy as np
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, concat, stack
 from llama_py.checkpoint.models.gemma import Gemma3Converter
-from llama_py.checkpoint.names import LAYERS, name_layers
+from llama_py.checkpoint.names import LAYERS, name_layers, pairs
 from llama_py.checkpoint.sentencepiece import BYTE, CONTROL, NORMAL, USER_DEFINED
 from llama_py.checkpoint.special_tokens import SpecialTokens, special_texts
 from llama_py.checkpoint.vocabulary import ADDED_SCORE, Vocabulary, is_byte
@@ -31,27 +31,18 @@ PER_LAYER = {
         },
     ),
 }
-ALTUP = {
-    "altup.correction_coefs": "altup_correct_coef",
-    "altup.correct_output_scale": "altup_correct_scale",
-    "altup.prediction_coefs": "altup_predict_coef",
-    "altup.modality_router": "altup_router",
-    "altup.router_norm": "altup_router_norm",
-    "laurel.linear_left": "laurel_l",
-    "laurel.linear_right": "laurel_r",
-    "laurel.post_laurel_norm": "laurel_post_norm",
-}
-GEMMA4 = {
-    "layer_scalar": "layer_output_scale",
-    "router.proj": "ffn_gate_inp",
-    "router.scale": "ffn_gate_inp.scale",
-    "router.per_expert_scale": "ffn_down_exps.scale",
-    "experts.gate_up_proj": "ffn_gate_up_exps",
-    "experts.down_proj": "ffn_down_exps",
-    "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
-    "post_feedforward_layernorm_1": "post_ffw_norm_1",
-    "post_feedforward_layernorm_2": "post_ffw_norm_2",
-}
+ALTUP = pairs("""
+    altup.correction_coefs=altup_correct_coef altup.correct_output_scale=altup_correct_scale
+    altup.prediction_coefs=altup_predict_coef altup.modality_router=altup_router
+    altup.router_norm=altup_router_norm laurel.linear_left=laurel_l laurel.linear_right=laurel_r
+    laurel.post_laurel_norm=laurel_post_norm
+""")
+GEMMA4 = pairs("""
+    layer_scalar=layer_output_scale router.proj=ffn_gate_inp router.scale=ffn_gate_inp.scale
+    router.per_expert_scale=ffn_down_exps.scale experts.gate_up_proj=ffn_gate_up_exps
+    experts.down_proj=ffn_down_exps pre_feedforward_layernorm_2=pre_ffw_norm_2
+    post_feedforward_layernorm_1=post_ffw_norm_1 post_feedforward_layernorm_2=post_ffw_norm_2
+""")
 BARE = ("layer_scalar", ".experts.gate_up_proj", ".experts.down_proj")  # names without a suffix
 DRAFT = {"pre_projection": "nextn.pre_projection", "post_projection": "nextn.post_projection"}
 PROJECTION = re.compile(r"(model\.altup_(?:unembed_)?projections)\.(\d+)\.weight")

@@ -12,28 +12,15 @@ from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, concat
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.models.plm import UNGATED
-from llama_py.checkpoint.names import name_layers
+from llama_py.checkpoint.names import name_layers, pairs
 from llama_py.checkpoint.special_tokens import SpecialTokens
 from llama_py.checkpoint.vocabulary import Vocabulary
 
-GPT2 = {
-    "wte": "token_embd",
-    "wpe": "position_embd",
-    "ln_f": "output_norm",
-    "lm_head": "output",
-    **name_layers(
-        "h.{}",
-        {
-            "ln_1": "attn_norm",
-            "attn.c_attn": "attn_qkv",
-            "attn.c_proj": "attn_output",
-            "ln_2": "ffn_norm",
-            "mlp.c_fc": "ffn_up",
-            "mlp.c_fc2": "ffn_gate",
-            "mlp.c_proj": "ffn_down",
-        },
-    ),
-}
+GPT2 = pairs("""
+    wte=token_embd wpe=position_embd ln_f=output_norm lm_head=output
+    h.{}: ln_1=attn_norm attn.c_attn=attn_qkv attn.c_proj=attn_output ln_2=ffn_norm
+        mlp.c_fc=ffn_up mlp.c_fc2=ffn_gate mlp.c_proj=ffn_down
+""")
 # Matrices that GPT-2 and Jais store transposed
 TRANSPOSED = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight", ".c_fc2.weight")
 MASKS = (".attn.bias", ".attn.masked_bias")  # of attention, not parameters

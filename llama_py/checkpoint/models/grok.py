@@ -7,7 +7,7 @@ from functools import cached_property
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.merge import ExpertMerger
 from llama_py.checkpoint.models.llama import LlamaConverter
-from llama_py.checkpoint.names import name_layers
+from llama_py.checkpoint.names import pairs
 
 CAP = 30.0
 
@@ -23,22 +23,14 @@ class GrokConverter(ExpertsConverter):
     }
     names = {
         **LlamaConverter.names,
-        "transformer.in_out_embed": "token_embd",
-        "transformer.rms_norm": "output_norm",
-        **name_layers("transformer.decoder_layer.{}", {
-            "rms_norm": "attn_norm",
-            "rms_norm_1": "attn_output_norm",
-            "rms_norm_2": "ffn_norm",
-            "rms_norm_3": "layer_output_norm",
-            "multi_head_attention.query": "attn_q",
-            "multi_head_attention.key": "attn_k",
-            "multi_head_attention.value": "attn_v",
-            "multi_head_attention.linear": "attn_output",
-            "router": "ffn_gate_inp",
-            "moe.linear": "ffn_gate_exps",
-            "moe.linear_1": "ffn_down_exps",
-            "moe.linear_v": "ffn_up_exps",
-        }),
+        **pairs("""
+            transformer.in_out_embed=token_embd transformer.rms_norm=output_norm
+            transformer.decoder_layer.{}: rms_norm=attn_norm rms_norm_1=attn_output_norm
+                rms_norm_2=ffn_norm rms_norm_3=layer_output_norm multi_head_attention.query=attn_q
+                multi_head_attention.key=attn_k multi_head_attention.value=attn_v
+                multi_head_attention.linear=attn_output router=ffn_gate_inp moe.linear=ffn_gate_exps
+                moe.linear_1=ffn_down_exps moe.linear_v=ffn_up_exps
+        """),
     }  # fmt: skip
     parts = ("w1", "w2", "w3")
     needed = ("embedding_multiplier_scale", "output_multiplier_scale")

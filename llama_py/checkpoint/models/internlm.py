@@ -5,7 +5,7 @@ from __future__ import annotations
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.models.llama import LlamaConverter
-from llama_py.checkpoint.names import name_layers
+from llama_py.checkpoint.names import pairs
 from llama_py.checkpoint.rotary import permute
 from llama_py.checkpoint.sentencepiece import NORMAL, UNUSED, read_sentencepiece
 from llama_py.checkpoint.special_tokens import SpecialTokens
@@ -17,22 +17,12 @@ END_OF_TURN = "<|im_end|>"  # is the chat models' end of text as well
 class InternLM2Converter(Converter):
     arch = "internlm2"
     classes = ("InternLM2ForCausalLM",)
-    names = {
-        "model.tok_embeddings": "token_embd",
-        "model.norm": "output_norm",
-        "output": "output",
-        **name_layers("model.layers.{}", {
-            "attention_norm": "attn_norm",
-            "ffn_norm": "ffn_norm",
-            "attention.wq": "attn_q",
-            "attention.wk": "attn_k",
-            "attention.wv": "attn_v",
-            "attention.wo": "attn_output",
-            "feed_forward.w1": "ffn_gate",
-            "feed_forward.w2": "ffn_down",
-            "feed_forward.w3": "ffn_up",
-        }),
-    }  # fmt: skip
+    names = pairs("""
+        model.tok_embeddings=token_embd model.norm=output_norm output=output
+        model.layers.{}: attention_norm=attn_norm ffn_norm=ffn_norm attention.wq=attn_q
+            attention.wk=attn_k attention.wv=attn_v attention.wo=attn_output
+            feed_forward.w1=ffn_gate feed_forward.w2=ffn_down feed_forward.w3=ffn_up
+    """)
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         if "attention.wqkv" not in name:

@@ -10,7 +10,7 @@ from typing import Any
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.experts import count_dense
 from llama_py.checkpoint.models.deepseek import LatentConverter
-from llama_py.checkpoint.names import DELTA_ATTENTION, LATENT
+from llama_py.checkpoint.names import DELTA_ATTENTION, LATENT, pairs
 from llama_py.checkpoint.shared_keys import (
     DENSE_LAYERS,
     EXPERT_SCALE,
@@ -21,16 +21,11 @@ from llama_py.checkpoint.shared_keys import (
 from llama_py.checkpoint.tiktoken import KIMI, kimi_vocabulary
 from llama_py.checkpoint.vocabulary import Vocabulary
 
-EXPERTS = {
-    "gate": "ffn_gate_inp",
-    "gate.e_score_correction": "exp_probs_b",
-    "experts.w1": "ffn_gate_exps",
-    "experts.w2": "ffn_down_exps",
-    "experts.w3": "ffn_up_exps",
-    "shared_experts.gate_proj": "ffn_gate_shexp",
-    "shared_experts.up_proj": "ffn_up_shexp",
-    "shared_experts.down_proj": "ffn_down_shexp",
-}
+EXPERTS = pairs("""
+    gate=ffn_gate_inp gate.e_score_correction=exp_probs_b experts.w1=ffn_gate_exps
+    experts.w2=ffn_down_exps experts.w3=ffn_up_exps shared_experts.gate_proj=ffn_gate_shexp
+    shared_experts.up_proj=ffn_up_shexp shared_experts.down_proj=ffn_down_shexp
+""")
 SPARSE = {f"block_sparse_moe.{module}": tensor for module, tensor in EXPERTS.items()}
 CONVOLUTIONS = (".q_conv1d.weight", ".k_conv1d.weight", ".v_conv1d.weight")
 DENSE = re.compile(r"\.block_sparse_moe\.((?:gate|up|down)_proj\.weight)$")

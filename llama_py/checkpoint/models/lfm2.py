@@ -8,32 +8,23 @@ from typing import Any, ClassVar
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter, per_layer
-from llama_py.checkpoint.names import LLAMA
+from llama_py.checkpoint.names import LLAMA, pairs
 from llama_py.checkpoint.pooling import pooling_keys
 from llama_py.checkpoint.safetensors import read_safetensors
 from llama_py.checkpoint.shared_keys import EXPERT_SIZE, VOCAB_SIZE, WINDOW
 from llama_py.checkpoint.vocabulary import Vocabulary
 
-LAYER = {
-    "operator_norm": "attn_norm",
-    "ffn_norm": "ffn_norm",
-    "conv.conv": "shortconv.conv",
-    "conv.in_proj": "shortconv.in_proj",
-    "conv.out_proj": "shortconv.out_proj",
-    "self_attn.out_proj": "attn_output",
-    "self_attn.q_layernorm": "attn_q_norm",
-    "self_attn.k_layernorm": "attn_k_norm",
-    "feed_forward.w1": "ffn_gate",
-    "feed_forward.w2": "ffn_down",
-    "feed_forward.w3": "ffn_up",
-}
-EXPERTS = {
-    "feed_forward.gate": "ffn_gate_inp",
-    "feed_forward.expert_bias": "exp_probs_b",
-    "feed_forward.experts.w1": "ffn_gate_exps",
-    "feed_forward.experts.w2": "ffn_down_exps",
-    "feed_forward.experts.w3": "ffn_up_exps",
-}
+LAYER = pairs("""
+    operator_norm=attn_norm ffn_norm=ffn_norm conv.conv=shortconv.conv
+    conv.in_proj=shortconv.in_proj conv.out_proj=shortconv.out_proj self_attn.out_proj=attn_output
+    self_attn.q_layernorm=attn_q_norm self_attn.k_layernorm=attn_k_norm feed_forward.w1=ffn_gate
+    feed_forward.w2=ffn_down feed_forward.w3=ffn_up
+""")
+EXPERTS = pairs("""
+    feed_forward.gate=ffn_gate_inp feed_forward.expert_bias=exp_probs_b
+    feed_forward.experts.w1=ffn_gate_exps feed_forward.experts.w2=ffn_down_exps
+    feed_forward.experts.w3=ffn_up_exps
+""")
 CONVOLUTION = ("shortconv.l_cache", "u32!", ("conv_L_cache",))
 # Parts of names in modules of sound
 SOUND = (

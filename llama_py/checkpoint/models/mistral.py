@@ -11,26 +11,16 @@ from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.deepseek import DeepseekV2Converter
 from llama_py.checkpoint.models.llama import LlamaConverter
-from llama_py.checkpoint.names import name_layers
+from llama_py.checkpoint.names import name_layers, pairs
 from llama_py.checkpoint.vocabulary import Vocabulary
 from llama_py.checkpoint.vocabulary_mistral import write_mistral
 
-NAMES = {
-    "tok_embeddings": "token_embd",
-    "norm": "output_norm",
-    "output": "output",
-    **name_layers("layers.{}", {
-        "attention_norm": "attn_norm",
-        "ffn_norm": "ffn_norm",
-        "attention.wq": "attn_q",
-        "attention.wk": "attn_k",
-        "attention.wv": "attn_v",
-        "attention.wo": "attn_output",
-        "feed_forward.w1": "ffn_gate",
-        "feed_forward.w2": "ffn_down",
-        "feed_forward.w3": "ffn_up",
-    }),
-}  # fmt: skip
+NAMES = pairs("""
+    tok_embeddings=token_embd norm=output_norm output=output
+    layers.{}: attention_norm=attn_norm ffn_norm=ffn_norm attention.wq=attn_q
+        attention.wk=attn_k attention.wv=attn_v attention.wo=attn_output
+        feed_forward.w1=ffn_gate feed_forward.w2=ffn_down feed_forward.w3=ffn_up
+""")
 EXPERTS = name_layers("layers.{}", {
     "gate": "ffn_gate_inp",
     **{f"attention.w{part}": f"attn_{part}" for part in ("q_a", "q_b")},
@@ -46,16 +36,12 @@ EXPERTS = name_layers("layers.{}", {
 CONTEXT = "original_max_position_embeddings"
 LONGEST = 128_000  # context of a model with experts, without another
 # Values of the object `moe`, by their names in config.json
-MOE = {
-    "first_k_dense_replace": "first_k_dense_replace",
-    "num_experts_per_tok": "num_experts_per_tok",
-    "n_routed_experts": "num_experts",
-    "moe_intermediate_size": "expert_hidden_dim",
-    "routed_scaling_factor": "routed_scale",
-    "n_shared_experts": "num_shared_experts",
-    "n_group": "num_expert_groups",
-    "topk_group": "num_expert_groups_per_tok",
-}
+MOE = pairs("""
+    first_k_dense_replace=first_k_dense_replace num_experts_per_tok=num_experts_per_tok
+    n_routed_experts=num_experts moe_intermediate_size=expert_hidden_dim
+    routed_scaling_factor=routed_scale n_shared_experts=num_shared_experts n_group=num_expert_groups
+    topk_group=num_expert_groups_per_tok
+""")
 FP8 = "fp8_e4m3"
 
 

@@ -6,50 +6,24 @@ import logging
 
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.models.bert import BertConverter
-from llama_py.checkpoint.names import LLAMA, name_layers
+from llama_py.checkpoint.names import LLAMA, pairs
 from llama_py.checkpoint.pooling import pooling_keys
 from llama_py.checkpoint.vocabulary import Vocabulary
 
 log = logging.getLogger("llama_py")
 
-MODERN_BERT = {
-    "embeddings.tok_embeddings": "token_embd",
-    "embeddings.norm": "token_embd_norm",
-    "final_norm": "output_norm",
-    "head.dense": "cls",
-    "head.norm": "cls.norm",
-    "classifier": "cls",
-    "classifier.out_proj": "cls.output",
-    **name_layers(
-        "layers.{}",
-        {
-            "attn_norm": "attn_norm",
-            "attn.Wqkv": "attn_qkv",
-            "attn.Wo": "attn_output",
-            "mlp_norm": "ffn_norm",
-            "mlp.Wi": "ffn_up",
-            "mlp.Wo": "ffn_down",
-        },
-    ),
-}
-NEO_BERT = {
-    "encoder": "token_embd",
-    "layer_norm": "enc.output_norm",
-    "dense": "cls",
-    "classifier": "cls",
-    "classifier.out_proj": "cls.output",
-    **name_layers(
-        "transformer_encoder.{}",
-        {
-            "attention_norm": "attn_norm",
-            "qkv": "attn_qkv",
-            "wo": "attn_output",
-            "ffn_norm": "ffn_norm",
-            "ffn.w12": "ffn_up",
-            "ffn.w3": "ffn_down",
-        },
-    ),
-}
+MODERN_BERT = pairs("""
+    embeddings.tok_embeddings=token_embd embeddings.norm=token_embd_norm final_norm=output_norm
+    head.dense=cls head.norm=cls.norm classifier=cls classifier.out_proj=cls.output
+    layers.{}: attn_norm=attn_norm attn.Wqkv=attn_qkv attn.Wo=attn_output mlp_norm=ffn_norm
+        mlp.Wi=ffn_up mlp.Wo=ffn_down
+""")
+NEO_BERT = pairs("""
+    encoder=token_embd layer_norm=enc.output_norm dense=cls classifier=cls
+    classifier.out_proj=cls.output
+    transformer_encoder.{}: attention_norm=attn_norm qkv=attn_qkv wo=attn_output
+        ffn_norm=ffn_norm ffn.w12=ffn_up ffn.w3=ffn_down
+""")
 EPSILON = 1e-5  # of ModernBERT's norms
 NEO_EPSILON, NEO_THETA, CLS = 1e-6, 10000.0, 2  # CLS: llama_pooling_type
 

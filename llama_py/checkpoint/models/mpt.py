@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ggml_py.types import GGMLType
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.names import Names, name_layers
+from llama_py.checkpoint.names import Names, name_layers, pairs
 from llama_py.checkpoint.output import choose_type
 from llama_py.checkpoint.vocabulary import Vocabulary
 
@@ -33,19 +33,12 @@ MPT: Names = {
 }
 DBRX: Names = {
     **MODEL,
-    **name_layers(
-        "blocks.{}",
-        {
-            "norm_attn_norm.norm_1": "attn_norm",
-            "norm_attn_norm.norm_2": "attn_output_norm",
-            "norm_attn_norm.attn.Wqkv": "attn_qkv",
-            "norm_attn_norm.attn.out_proj": "attn_output",
-            "ffn.router.layer": "ffn_gate_inp",
-            "ffn.experts.mlp.w1": "ffn_gate_exps",
-            "ffn.experts.mlp.v1": "ffn_up_exps",
-            "ffn.experts.mlp.w2": "ffn_down_exps",
-        },
-    ),
+    **pairs("""
+        blocks.{}: norm_attn_norm.norm_1=attn_norm norm_attn_norm.norm_2=attn_output_norm
+            norm_attn_norm.attn.Wqkv=attn_qkv norm_attn_norm.attn.out_proj=attn_output
+            ffn.router.layer=ffn_gate_inp ffn.experts.mlp.w1=ffn_gate_exps
+            ffn.experts.mlp.v1=ffn_up_exps ffn.experts.mlp.w2=ffn_down_exps
+    """),
 }
 EPSILON = 1e-5  # of LayerNorm in torch
 SEA_LION = {"padding": 3, "eos": 1, "unknown": 0}

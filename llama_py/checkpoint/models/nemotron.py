@@ -11,7 +11,7 @@ from llama_py.checkpoint.experts import NextnConverter
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.merge import ExpertMerger
 from llama_py.checkpoint.models.granite import GraniteHybridConverter, GraniteMoeConverter
-from llama_py.checkpoint.names import NEXTN, STATE_SPACE, name_layers
+from llama_py.checkpoint.names import NEXTN, STATE_SPACE, name_layers, pairs
 from llama_py.checkpoint.shared_keys import (
     EXPERT_COUNT,
     EXPERT_NORM,
@@ -30,30 +30,19 @@ ATTENTION = ("*", "attention", "full_attention")
 DENSE, SPARSE = ("-", "mlp"), ("E", "moe")
 MIXER = {
     **STATE_SPACE,
-    "dt": "ssm_dt",
-    "q_proj": "attn_q",
-    "k_proj": "attn_k",
-    "v_proj": "attn_v",
-    "o_proj": "attn_output",
-    "up_proj": "ffn_up",
-    "down_proj": "ffn_down",
-    "gate": "ffn_gate_inp",
-    "gate.e_score_correction": "exp_probs_b",
-    "experts.up_proj": "ffn_up_exps",
-    "experts.down_proj": "ffn_down_exps",
-    "shared_experts.up_proj": "ffn_up_shexp",
-    "shared_experts.down_proj": "ffn_down_shexp",
-    "fc1_latent_proj": "ffn_latent_down",
-    "fc2_latent_proj": "ffn_latent_up",
+    **pairs("""
+        dt=ssm_dt q_proj=attn_q k_proj=attn_k v_proj=attn_v o_proj=attn_output up_proj=ffn_up
+        down_proj=ffn_down gate=ffn_gate_inp gate.e_score_correction=exp_probs_b
+        experts.up_proj=ffn_up_exps experts.down_proj=ffn_down_exps
+        shared_experts.up_proj=ffn_up_shexp shared_experts.down_proj=ffn_down_shexp
+        fc1_latent_proj=ffn_latent_down fc2_latent_proj=ffn_latent_up
+    """),
 }
 # Modules of the layer that drafts tokens; others have the names of layers
-DRAFT = {
-    "0.enorm": "enorm",
-    "0.hnorm": "hnorm",
-    "0.eh_proj": "eh_proj",
-    "1.norm": "post_attention_layernorm",
-    "1.final_layernorm": "shared_head.norm",
-}
+DRAFT = pairs("""
+    0.enorm=enorm 0.hnorm=hnorm 0.eh_proj=eh_proj 1.norm=post_attention_layernorm
+    1.final_layernorm=shared_head.norm
+""")
 EXPERT_KEYS = (
     *(SHARED_SIZE, EXPERT_COUNT, SHARED_COUNT, EXPERT_NORM, EXPERT_SCALE),
     ("expert_group_count", "u32!", ("n_group",)),

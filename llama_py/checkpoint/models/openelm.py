@@ -7,18 +7,13 @@ from functools import cached_property
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.names import name_layers
+from llama_py.checkpoint.names import name_layers, pairs
 from llama_py.checkpoint.vocabulary import Vocabulary
 
-OPENELM = {
-    "attn_norm": "attn_norm",
-    "attn.qkv_proj": "attn_qkv",
-    "attn.q_norm": "attn_q_norm",
-    "attn.k_norm": "attn_k_norm",
-    "attn.out_proj": "attn_output",
-    "ffn_norm": "ffn_norm",
-    "ffn.proj_2": "ffn_down",
-}
+OPENELM = pairs("""
+    attn_norm=attn_norm attn.qkv_proj=attn_qkv attn.q_norm=attn_q_norm attn.k_norm=attn_k_norm
+    attn.out_proj=attn_output ffn_norm=ffn_norm ffn.proj_2=ffn_down
+""")
 EPSILON = 1e-6  # config.json lacks it
 
 

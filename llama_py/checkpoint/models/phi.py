@@ -10,7 +10,7 @@ from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
 from llama_py.checkpoint.experts import ExpertsConverter
 from llama_py.checkpoint.models.llama import MIXTRAL
-from llama_py.checkpoint.names import ATTENTION, LAYERS, LLAMA, name_layers
+from llama_py.checkpoint.names import ATTENTION, LAYERS, LLAMA, name_layers, pairs
 from llama_py.checkpoint.sentencepiece import CONTROL, USER_DEFINED, read_sentencepiece
 from llama_py.checkpoint.shared_keys import ORIGINAL
 from llama_py.checkpoint.vocabulary import ADDED_SCORE, Vocabulary
@@ -30,19 +30,11 @@ PHI2 = {
         },
     ),
     # names of its first checkpoints
-    "transformer.embd.wte": "token_embd",
-    "lm_head.ln": "output_norm",
-    "lm_head.linear": "output",
-    **name_layers(
-        "transformer.h.{}",
-        {
-            "ln": "attn_norm",
-            "mixer.Wqkv": "attn_qkv",
-            "mixer.out_proj": "attn_output",
-            "mlp.fc1": "ffn_up",
-            "mlp.fc2": "ffn_down",
-        },
-    ),
+    **pairs("""
+        transformer.embd.wte=token_embd lm_head.ln=output_norm lm_head.linear=output
+        transformer.h.{}: ln=attn_norm mixer.Wqkv=attn_qkv mixer.out_proj=attn_output mlp.fc1=ffn_up
+            mlp.fc2=ffn_down
+    """),
 }
 PHI3 = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
 

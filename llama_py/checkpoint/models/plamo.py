@@ -8,37 +8,24 @@ import numpy as np
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.names import MODEL, name_layers
+from llama_py.checkpoint.names import MODEL, name_layers, pairs
 from llama_py.checkpoint.shared_keys import RMS_EPSILON, VOCAB_SIZE
 from llama_py.checkpoint.vocabulary import Vocabulary
 from llama_py.checkpoint.vocabulary_files import plamo_vocabulary
 
 PLAMO_LAYERS = "model.layers.layers.{}"
 CONTEXT, KEY_HEADS, GROUP = 4096, 5, 8  # of PLaMo 13B; config.json lacks or misstates them
-NORMS = {
-    "pre_mixer_norm": "attn_norm",
-    "post_mixer_norm.weight": "post_attention_norm",
-    "pre_mlp_norm": "ffn_norm",
-    "post_mlp_norm.weight": "post_ffw_norm",
-    "mlp.gate_up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "mixer.qkv_proj": "attn_qkv",
-    "mixer.o_proj": "attn_output",
-}
-STATES = {
-    "mixer.q": "attn_q_norm",
-    "mixer.k": "attn_k_norm",
-    "mixer.in_proj": "ssm_in",
-    "mixer.conv1d": "ssm_conv1d",
-    "mixer.bcdt_proj": "ssm_x",
-    "mixer.dt_proj": "ssm_dt",
-    "mixer.A_log": "ssm_a",
-    "mixer.D": "ssm_d",
-    "mixer.out_proj": "ssm_out",
-    "mixer.dt_norm.weight": "ssm_dt_norm",
-    "mixer.B_norm.weight": "ssm_b_norm",
-    "mixer.C_norm.weight": "ssm_c_norm",
-}
+NORMS = pairs("""
+    pre_mixer_norm=attn_norm post_mixer_norm.weight=post_attention_norm pre_mlp_norm=ffn_norm
+    post_mlp_norm.weight=post_ffw_norm mlp.gate_up_proj=ffn_up mlp.down_proj=ffn_down
+    mixer.qkv_proj=attn_qkv mixer.o_proj=attn_output
+""")
+STATES = pairs("""
+    mixer.q=attn_q_norm mixer.k=attn_k_norm mixer.in_proj=ssm_in mixer.conv1d=ssm_conv1d
+    mixer.bcdt_proj=ssm_x mixer.dt_proj=ssm_dt mixer.A_log=ssm_a mixer.D=ssm_d
+    mixer.out_proj=ssm_out mixer.dt_norm.weight=ssm_dt_norm mixer.B_norm.weight=ssm_b_norm
+    mixer.C_norm.weight=ssm_c_norm
+""")
 # Weights of norms are stored less these values
 OFFSETS = {".post_mixer_norm.weight": 1.0 / 5, ".post_mlp_norm.weight": 1.0 / 5**1.5}
 WEIGHTS = ("dt_norm", "B_norm", "C_norm", "k", "q")  # stored as `NAME_weight`

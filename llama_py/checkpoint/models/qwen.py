@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.names import name_layers
+from llama_py.checkpoint.names import pairs
 from llama_py.checkpoint.tiktoken import read_ranks, write_ranks
 from llama_py.checkpoint.vocabulary import Vocabulary
 
@@ -16,20 +16,11 @@ ADDED = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", *(f"<|extra_{i}|>" for i
 class QwenConverter(Converter):
     arch = "qwen"
     classes = ("QWenLMHeadModel",)
-    names = {
-        "transformer.wte": "token_embd",
-        "transformer.ln_f": "output_norm",
-        "lm_head": "output",
-        **name_layers("transformer.h.{}", {
-            "ln_1": "attn_norm",
-            "ln_2": "ffn_norm",
-            "attn.c_attn": "attn_qkv",
-            "attn.c_proj": "attn_output",
-            "mlp.w1": "ffn_up",
-            "mlp.w2": "ffn_gate",
-            "mlp.c_proj": "ffn_down",
-        }),
-    }  # fmt: skip
+    names = pairs("""
+        transformer.wte=token_embd transformer.ln_f=output_norm lm_head=output
+        transformer.h.{}: ln_1=attn_norm ln_2=ffn_norm attn.c_attn=attn_qkv
+            attn.c_proj=attn_output mlp.w1=ffn_up mlp.w2=ffn_gate mlp.c_proj=ffn_down
+    """)
 
     def keys(self) -> None:
         super().keys()

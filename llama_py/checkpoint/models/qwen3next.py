@@ -12,23 +12,17 @@ from llama_py.checkpoint.arrays import LazyArray, NamedArrays, concat
 from llama_py.checkpoint.experts import NextnConverter
 from llama_py.checkpoint.merge import PartGatherer
 from llama_py.checkpoint.models.qwen2moe import Qwen2MoeConverter
-from llama_py.checkpoint.names import HEAD_NORMS, NEXTN, find_layer
+from llama_py.checkpoint.names import HEAD_NORMS, NEXTN, find_layer, pairs
 from llama_py.checkpoint.shared_keys import Keys
 from llama_py.checkpoint.stored import StoredModel
 from llama_py.checkpoint.values import minus_one, plus_one
 
-DELTA_NET = {
-    "linear_attn.in_proj_qkv": "attn_qkv",
-    "linear_attn.in_proj_z": "attn_gate",
-    "linear_attn.in_proj_a": "ssm_alpha",
-    "linear_attn.in_proj_b": "ssm_beta",
-    "linear_attn.in_proj_ba": "ssm_ba",
-    "linear_attn.conv1d": "ssm_conv1d",
-    "linear_attn.dt_proj": "ssm_dt",
-    "linear_attn.A_log": "ssm_a",
-    "linear_attn.norm": "ssm_norm",
-    "linear_attn.out_proj": "ssm_out",
-}
+DELTA_NET = pairs("""
+    linear_attn.in_proj_qkv=attn_qkv linear_attn.in_proj_z=attn_gate linear_attn.in_proj_a=ssm_alpha
+    linear_attn.in_proj_b=ssm_beta linear_attn.in_proj_ba=ssm_ba linear_attn.conv1d=ssm_conv1d
+    linear_attn.dt_proj=ssm_dt linear_attn.A_log=ssm_a linear_attn.norm=ssm_norm
+    linear_attn.out_proj=ssm_out
+""")
 # Modules of `mtp.`, as those of the layer after the last
 DRAFT = {
     "fc": "eh_proj",

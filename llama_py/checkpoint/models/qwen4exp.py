@@ -9,6 +9,7 @@ from typing import Any
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays, concat
 from llama_py.checkpoint.models.qwen35 import Qwen35Converter
+from llama_py.checkpoint.names import pairs
 
 HASHES = {  # numbers of the n-grams' hash functions
     "ple_embedding.layer_multipliers": "ple.layer_multipliers",
@@ -36,14 +37,12 @@ class Qwen4ExpConverter(Qwen35Converter):
     layers = {
         **{f"attn_hyper_connection.{module}": new.format("attn") for module, new in MIXER.items()},
         **{f"mlp_hyper_connection.{module}": new.format("ffn") for module, new in MIXER.items()},
-        "self_attn.indexer.q_layernorm": "indexer.q_norm",
-        "self_attn.indexer.k_layernorm": "indexer.k_norm",
-        "ple.key_proj": "ple_key",
-        "ple.value_proj": "ple_value",
-        "ple.norm_key": "ple_norm_key",
-        "ple.norm_query": "ple_norm_query",
-        "ple.norm_conv": "ple_norm_conv",
-        "ple.conv1d": "ple_conv1d",
+        **pairs("""
+            self_attn.indexer.q_layernorm=indexer.q_norm
+            self_attn.indexer.k_layernorm=indexer.k_norm ple.key_proj=ple_key
+            ple.value_proj=ple_value ple.norm_key=ple_norm_key ple.norm_query=ple_norm_query
+            ple.norm_conv=ple_norm_conv ple.conv1d=ple_conv1d
+        """),
     }
     adds_one = CENTERED
     has_nextn = False

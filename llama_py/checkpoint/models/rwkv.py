@@ -8,7 +8,7 @@ import numpy as np
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays, stack
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.names import FEED_FORWARD, LAYERS, MODEL, PRE_NORMS, name_layers
+from llama_py.checkpoint.names import FEED_FORWARD, LAYERS, MODEL, PRE_NORMS, name_layers, pairs
 from llama_py.checkpoint.shared_keys import RMS_EPSILON
 from llama_py.checkpoint.vocabulary import Vocabulary
 from llama_py.checkpoint.vocabulary_files import rwkv_vocabulary
@@ -20,12 +20,10 @@ MIX = {
     "time_maa_w1": "time_mix_w1",
     "time_maa_w2": "time_mix_w2",
     **{f"time_maa_{part}": f"time_mix_lerp_{part}" for part in ("x", *MIXED)},
-    "time_decay": "time_mix_decay",
-    "time_decay_w1": "time_mix_decay_w1",
-    "time_decay_w2": "time_mix_decay_w2",
-    "time_faaaa": "time_mix_first",
-    "ln_x": "time_mix_ln",
-    "gate": "time_mix_gate",
+    **pairs("""
+        time_decay=time_mix_decay time_decay_w1=time_mix_decay_w1 time_decay_w2=time_mix_decay_w2
+        time_faaaa=time_mix_first ln_x=time_mix_ln gate=time_mix_gate
+    """),
 }
 PROJECTIONS = {
     "key": "time_mix_key",
@@ -39,13 +37,11 @@ QWEN_PROJECTIONS = {
     "q_proj": "time_mix_receptance",
     "o_proj": "time_mix_output",
 }
-CHANNELS = {
-    "feed_forward.time_maa_k": "channel_mix_lerp_k",
-    "feed_forward.time_maa_r": "channel_mix_lerp_r",
-    "feed_forward.key": "channel_mix_key",
-    "feed_forward.receptance": "channel_mix_receptance",
-    "feed_forward.value": "channel_mix_value",
-}
+CHANNELS = pairs("""
+    feed_forward.time_maa_k=channel_mix_lerp_k feed_forward.time_maa_r=channel_mix_lerp_r
+    feed_forward.key=channel_mix_key feed_forward.receptance=channel_mix_receptance
+    feed_forward.value=channel_mix_value
+""")
 TRANSPOSED = ("time_mix_w1.weight", "time_mix_decay_w1.weight", "time_mix_decay_w2.weight")
 
 
@@ -189,13 +185,10 @@ class Rwkv7Converter(Converter):
     arch = "rwkv7"
     classes: ClassVar[tuple[str, ...]] = ("Rwkv7ForCausalLM", "RWKV7ForCausalLM")
     names = {
-        "model.embeddings": "token_embd",
-        "model.embed_tokens": "token_embd",
-        "model.pre_ln": "token_embd_norm",
-        "model.norm": "output_norm",
-        "model.ln_out": "output_norm",
-        "lm_head": "output",
-        "head": "output",
+        **pairs("""
+            model.embeddings=token_embd model.embed_tokens=token_embd model.pre_ln=token_embd_norm
+            model.norm=output_norm model.ln_out=output_norm lm_head=output head=output
+        """),
         **{f"{LAYERS}.{n}": t if "embd" in t else f"blk.{{}}.{t}" for n, t in SEVEN.items()},
     }
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from llama_py.checkpoint.experts import ExpertsConverter
+from llama_py.checkpoint.names import pairs
 
 
 class SmallThinkerConverter(ExpertsConverter):
     arch = "smallthinker"
     classes = ("SmallThinkerForCausalLM",)
-    layers = {
-        "block_sparse_moe.primary_router": "ffn_gate_inp",
-        "block_sparse_moe.up": "ffn_up",
-        "block_sparse_moe.down": "ffn_down",
-        "block_sparse_moe.experts.gate": "ffn_gate_exps",
-        "block_sparse_moe.experts.up": "ffn_up_exps",
-        "block_sparse_moe.experts.down": "ffn_down_exps",
-    }
+    layers = pairs("""
+        block_sparse_moe.primary_router=ffn_gate_inp block_sparse_moe.up=ffn_up
+        block_sparse_moe.down=ffn_down block_sparse_moe.experts.gate=ffn_gate_exps
+        block_sparse_moe.experts.up=ffn_up_exps block_sparse_moe.experts.down=ffn_down_exps
+    """)
     parts = ("down", "gate", "up")
 
     def keys(self) -> None:

@@ -12,7 +12,7 @@ from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays, concat
 from llama_py.checkpoint.converter import Converter, ConvertOptions
 from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.models.qwen3 import Qwen3Converter
-from llama_py.checkpoint.names import name_layers
+from llama_py.checkpoint.names import pairs
 from llama_py.checkpoint.sentencepiece import CONTROL, read_sentencepiece
 from llama_py.checkpoint.special_tokens import SpecialTokens
 from llama_py.checkpoint.vocabulary import ADDED_SCORE, Vocabulary
@@ -123,17 +123,11 @@ class PocketTtsConverter(Converter):
 
     arch = "pockettts"
     classes = ("PocketTTSModel",)
-    names = {
-        "flow_lm.conditioner.embed": "token_embd",
-        "flow_lm.out_norm": "output_norm",
-        **name_layers("flow_lm.transformer.layers.{}", {
-            "norm1": "attn_norm",
-            "norm2": "ffn_norm",
-            "self_attn.out_proj": "attn_output",
-            "linear1": "ffn_up",
-            "linear2": "ffn_down",
-        }),
-    }  # fmt: skip
+    names = pairs("""
+        flow_lm.conditioner.embed=token_embd flow_lm.out_norm=output_norm
+        flow_lm.transformer.layers.{}: norm1=attn_norm norm2=ffn_norm
+            self_attn.out_proj=attn_output linear1=ffn_up linear2=ffn_down
+    """)
 
     def select(self, name: str) -> str | None:
         kept = ("flow_lm.transformer.layers.", "flow_lm.out_norm.", EMBEDDING)

@@ -6,23 +6,17 @@ from typing import ClassVar
 
 from llama_py.checkpoint.arrays import LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
+from llama_py.checkpoint.names import pairs
 from llama_py.checkpoint.unigram import write_t5
 from llama_py.checkpoint.vocabulary import Vocabulary
 
-ATTENTION = {
-    "q": "attn_q",
-    "k": "attn_k",
-    "v": "attn_v",
-    "o": "attn_o",
-    "relative_attention_bias": "attn_rel_b",
-}
-FEED_FORWARD = {
-    "layer_norm": "ffn_norm",
-    "DenseReluDense.wi": "ffn_up",
-    "DenseReluDense.wi_0": "ffn_gate",
-    "DenseReluDense.wi_1": "ffn_up",
-    "DenseReluDense.wo": "ffn_down",
-}
+ATTENTION = pairs("""
+    q=attn_q k=attn_k v=attn_v o=attn_o relative_attention_bias=attn_rel_b
+""")
+FEED_FORWARD = pairs("""
+    layer_norm=ffn_norm DenseReluDense.wi=ffn_up DenseReluDense.wi_0=ffn_gate
+    DenseReluDense.wi_1=ffn_up DenseReluDense.wo=ffn_down
+""")
 
 
 def _block(path: str, new: str, names: dict[str, str]) -> dict[str, str]:

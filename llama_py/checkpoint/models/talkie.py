@@ -6,7 +6,7 @@ import numpy as np
 
 from llama_py.checkpoint.arrays import Array, LazyArray, NamedArrays
 from llama_py.checkpoint.converter import Converter
-from llama_py.checkpoint.names import name_layers
+from llama_py.checkpoint.names import pairs
 
 GAINS = {"attn_gain.a_g": "attn_output.scale", "mlp_gain.a_g": "ffn_down.scale"}
 
@@ -14,21 +14,12 @@ GAINS = {"attn_gain.a_g": "attn_output.scale", "mlp_gain.a_g": "ffn_down.scale"}
 class TalkieConverter(Converter):
     arch = "talkie"
     classes = ("TalkieForCausalLM",)
-    names = {
-        "model.embed": "token_embd",
-        "lm_head": "output",
-        **name_layers("model.blocks.{}", {
-            "attn.attn_query": "attn_q",
-            "attn.attn_key": "attn_k",
-            "attn.attn_value": "attn_v",
-            "attn.attn_resid": "attn_output",
-            "attn.head_gain.head_g": "attn_q_norm",
-            "mlp.mlp_gate": "ffn_gate",
-            "mlp.mlp_linear": "ffn_up",
-            "mlp.mlp_resid": "ffn_down",
-            "embed_skip.a_g": "layer_output_scale",
-        }),
-    }  # fmt: skip
+    names = pairs("""
+        model.embed=token_embd lm_head=output
+        model.blocks.{}: attn.attn_query=attn_q attn.attn_key=attn_k attn.attn_value=attn_v
+            attn.attn_resid=attn_output attn.head_gain.head_g=attn_q_norm mlp.mlp_gate=ffn_gate
+            mlp.mlp_linear=ffn_up mlp.mlp_resid=ffn_down embed_skip.a_g=layer_output_scale
+    """)
 
     def keys(self) -> None:
         super().keys()
