@@ -4,7 +4,7 @@ here: writes the table of docs/transformers.md. Needs another Python with transf
 llama.cpp's source:
 
     python -m venv HF
-    HF/bin/pip install torch==2.13.0 transformers==5.23.0 accelerate==1.15.0 rwkv==0.8.32
+    HF/bin/pip install torch==2.13.0 transformers==5.24.0 accelerate==1.15.0 rwkv==0.8.32
     python -m dev.compare.judge_transformers HF/bin/python LLAMA_CPP
 """
 
@@ -22,8 +22,10 @@ import numpy as np
 
 import llama_py
 from dev.record.golden.fixture import nmse
+from dev.record.tiny_checkpoints import convert_plain
 from ggml_py.errors import GGMLError
 from llama_py.blocks.delta_net import DELTA_NET
+from llama_py.gguf.file import GGUFFile
 from llama_py.hparams.variants import SLOTS
 from llama_py.params.like import LIKE, TRANSFORMERS
 from llama_py_tools.gguf.main import main as gguf
@@ -42,14 +44,18 @@ OVERRIDES = {"granitehybrid-rope": {"granitehybrid.rope.scaling.finetuned": True
 
 TEXT = """
 Made by `python -m dev.compare.judge_transformers`: NMSE of F32 logits of 300 random tokens (T5: an
-encoder's 300 and a decoder's 40) against transformers 5.23.0 with torch 2.13.0, of tiny random
+encoder's 300 and a decoder's 40) against transformers 5.24.0 with torch 2.13.0, of tiny random
 models that llama.cpp's converter (llama-cpp-python 0.3.36) has written. **Bold**: above 1e-9.
-GraniteMoeHybrid with RoPE is loaded with the override above.
+`folder`: if `llama-py-gguf convert` makes the same file of the same folder; `ssm_a`: except the
+last bits of decays. GraniteMoeHybrid with RoPE is loaded with the override above.
 
 - RWKV7 is not in transformers: its reference is the author's package rwkv 0.8.32.
 - `-fp8` models are stored in E4M3 with a scale per 128x128 values. The converter writes F32.
 - `-mxfp4` models are stored in MXFP4 (`_blocks`, `_scales`). The converter keeps these values, and
   `llama-py-gguf quantize` converts them to F32 before the comparison.
+- Neither llama.cpp nor llama-py loads the file of the models with an error: norms of Cohere's
+  queries need 64 layers; sizes of the others follow from keys that these tiny models contradict.
+- Not explained yet: afmoe, bamba, deepseek32, falcon-mamba, glm, laguna, mellum, nemotron_h.
 
 """
 FORMS_TEXT = """
@@ -79,7 +85,7 @@ def main() -> int:
     print("\n".join(rows + forms))
     if not args.names:
         before = PAGE.read_text(encoding="utf-8").split(HEADING)[0]
-        main = table(["default", "`--like transformers`"], rows)
+        main = table(["folder", "default", "`--like transformers`"], rows)
         columns = [f"`{form}`{how}" for form in FORMS for how in ("", ", by token")]
         text = HEADING + TEXT + main + FORMS_TEXT + table(columns, forms)
         PAGE.write_text(before + text, encoding="utf-8")
@@ -102,13 +108,35 @@ def row(path: Path) -> str:
     """Return one line of the table, for a model with its logits."""
     gguf = path.with_suffix(".gguf")
     if not (gguf.exists() and path.exists()):
-        return f"| {path.stem} | {path.with_suffix('.txt').read_text().strip()} | |"
+        return f"| {path.stem} | | {path.with_suffix('.txt').read_text().strip()} | |"
     found = np.load(path)
     try:
         cells = [cell(error(gguf, like, found)) for like in LIKE]
     except GGMLError as e:
         cells = [f"{type(e).__name__}: {e}"[:200], ""]
-    return f"| {' | '.join([path.stem, *cells])} |"
+    return f"| {' | '.join([path.stem, compare_folder(path.with_suffix('')), *cells])} |"
+
+
+def compare_folder(folder: Path) -> str:
+    """Return "equal" if a folder becomes the file of llama.cpp's converter."""
+    if not folder.is_dir():
+        return ""
+    try:
+        made = convert_plain(folder)
+    except GGMLError as e:
+        return f"{type(e).__name__}: {e}"[:100]
+    path = folder.with_name(f"{folder.name}.gguf")
+    if made == path.read_bytes():
+        return "equal"
+    other = folder.with_name(f"{folder.name}.ours")
+    other.write_bytes(made)
+    with GGUFFile.open(path) as a, GGUFFile.open(other) as b:
+        changed = {
+            n.rpartition(".")[2]
+            for n, t in a.tensors.items()
+            if n not in b.tensors or t.data.tobytes() != b.tensors[n].data.tobytes()
+        }
+    return "`ssm_a`" if changed == {"ssm_a"} else "**other**"
 
 
 def forms_row(path: Path) -> str:

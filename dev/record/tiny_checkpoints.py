@@ -14,6 +14,11 @@ from zlib import crc32
 
 import numpy as np
 
+from llama_py.checkpoint.converter import Converter, ConvertOptions
+from llama_py.checkpoint.folder import CheckpointFolder
+from llama_py.checkpoint.models import converter
+from llama_py.checkpoint.output import NewTensor, pieces
+
 FILE = Path(__file__).parents[2] / "tests" / "data" / "checkpoints.json.xz"
 N_VOCAB = 128
 INTEGERS = {"U8": "u1", "I8": "i1", "I32": "<i4", "I64": "<i8", "F8_E4M3": "u1", "F8_E8M0": "u1"}
@@ -118,3 +123,28 @@ def write_safetensors(path: Path, tensors: Mapping[str, tuple[str, list[int], by
     text += b" " * (-len(text) % 8)
     data = b"".join(data for *_, data in tensors.values())
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def convert_plain(folder: Path, **options: Any) -> bytes:
+    """Return the file that the judge makes: in F32, without drafting layers and tokens."""
+    chosen, tensors = plan_plain(folder, **options)
+    return b"".join(pieces(chosen.out.stored, tensors))
+
+
+def plan_plain(folder: Path, **options: Any) -> tuple[Converter, list[NewTensor]]:
+    """Return the converter and the tensors of that file."""
+    checkpoint = CheckpointFolder(folder)
+    is_dspark = options.get("draft") == "dspark"
+    kind = converter("DeepseekV4DSparkModel" if is_dspark else checkpoint.model_name)
+
+    def vocabulary(self: Any, v: Any) -> None:
+        v.write_none()
+        for key in (f"{self.out.arch}.vocab_size", "tokenizer.chat_template"):
+            self.out.stored.pop(key, None)
+        self.out.u32("vocab_size", N_VOCAB)
+
+    plain = type("Plain", (kind,), {"vocabulary": vocabulary, "classes": ()})
+    target = folder / "target" if (folder / "target").is_dir() else None
+    given = {"outtype": "f32", "nextn": False, "target": target}
+    chosen = plain(checkpoint, ConvertOptions(**given | options))
+    return chosen, chosen.convert()

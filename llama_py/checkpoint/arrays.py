@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ggml_py.errors import ModelError
 from ggml_py.types import GGMLType
-from llama_py.checkpoint.floats import from_bits
+from llama_py.checkpoint.floats import from_bits, to_bytes
 from llama_py.checkpoint.safetensors import StoredTensor
 
 Array = npt.NDArray[Any]
@@ -76,6 +76,24 @@ class LazyArray:
     @property
     def ndim(self) -> int:
         return len(self.shape)
+
+    def read_bytes(self, type: GGMLType) -> Iterator[memoryview] | None:
+        """Return the stored bytes in order, in parts of whole rows, of an unchanged tensor that is
+        stored in this type; None for others. Parts with NaN in BF16 are made quiet."""
+        t = self._source
+        if t is None or t.dtype != str(type).upper() or t.dtype not in ("F32", "F16", "BF16"):
+            return None
+        flat = t.array().reshape(-1)
+
+        def parts() -> Iterator[memoryview]:
+            for i in range(0, flat.size, PART):
+                part = np.ascontiguousarray(flat[i : i + PART])
+                if t.dtype == "BF16" and ((part & 0x7FFF) > 0x7F80).any():
+                    part = to_bytes(type, from_bits(t.dtype, part))
+                yield part.view(np.uint8).data
+            t.let_go()
+
+        return parts()
 
     def read(self) -> Array:
         """Compute the values of the array."""

@@ -81,7 +81,7 @@ def _flat(values: Array) -> Bytes:
 def _bf16(bits: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint16]:
     """Round to nearest, ties to even; NaNs become quiet."""
     is_nan = (bits & 0x7FFFFFFF) > 0x7F800000
-    rounded = (bits.astype(np.uint64) + 0x7FFF + (bits >> 16 & 1)) >> 16
+    rounded = (bits + np.uint32(0x7FFF) + (bits >> 16 & np.uint32(1))) >> 16  # wraps for NaN only
     return np.where(is_nan, bits >> 16 | 64, rounded).astype(np.uint16)
 
 

@@ -57,7 +57,8 @@ class NewTensor:
 
     def pieces(self) -> Iterator[memoryview]:
         """Compute the bytes in order, in pieces."""
-        return (self._encode(part).data for part in self.array.read_parts())
+        stored = self.array.read_bytes(self.type)
+        return stored or (self._encode(part).data for part in self.array.read_parts())
 
     def data(self) -> Bytes:
         """Compute the bytes of the tensor."""

@@ -121,6 +121,8 @@ class Keys:
             return (self.scalar(key, default, convert),) * n
         if longer:  # llama.cpp copies the first n
             raw = raw[:n]
+        if convert in (as_uint, as_int):  # llama.cpp reads flags as 0 and 1
+            raw = [int(x) if isinstance(x, bool | np.bool_) else x for x in raw]
         if len(raw) != n:
             raise self.error(key, f"must have {n} items instead of {len(raw)}")
         values = tuple(v for item in raw if (v := convert(item)) is not None)

@@ -15,7 +15,8 @@ import pytest
 import llama_py
 from dev.docs.converted_table import make_page
 from dev.record.tiny_checkpoints import (
-    N_VOCAB,
+    convert_plain,
+    plan_plain,
     read_records,
     values,
     write_adapter,
@@ -27,13 +28,12 @@ from ggml_py.errors import ModelError
 from ggml_py.types import BY_NAME
 from llama_py.checkpoint.adapter import plan_adapter
 from llama_py.checkpoint.convert import convert, plan
-from llama_py.checkpoint.converter import Converter, ConvertOptions
+from llama_py.checkpoint.converter import ConvertOptions
 from llama_py.checkpoint.floats import from_bits, to_bytes
-from llama_py.checkpoint.folder import CheckpointFolder
 from llama_py.checkpoint.model_name import size_label, split_name, title
-from llama_py.checkpoint.models import converter, converters
+from llama_py.checkpoint.models import converters
 from llama_py.checkpoint.open import open_checkpoint
-from llama_py.checkpoint.output import NewTensor, pieces
+from llama_py.checkpoint.output import pieces
 from llama_py.checkpoint.safetensors import read_safetensors
 from llama_py.gguf.file import GGUFFile
 
@@ -60,31 +60,6 @@ def write_tiny(name: str, where: Path) -> Path:
     one = RECORDED[name]
     write_folder(made, one["config"], one["tensors"], one.get("files"), one.get("target"))
     return made
-
-
-def convert_plain(folder: Path, **options: Any) -> bytes:
-    """Return the file that the judge makes: in F32, without drafting layers and tokens."""
-    chosen, tensors = plan_plain(folder, **options)
-    return b"".join(pieces(chosen.out.stored, tensors))
-
-
-def plan_plain(folder: Path, **options: Any) -> tuple[Converter, list[NewTensor]]:
-    """Return the converter and the tensors of that file."""
-    checkpoint = CheckpointFolder(folder)
-    is_dspark = options.get("draft") == "dspark"
-    kind = converter("DeepseekV4DSparkModel" if is_dspark else checkpoint.model_name)
-
-    def vocabulary(self: Any, v: Any) -> None:
-        v.write_none()
-        for key in (f"{self.out.arch}.vocab_size", "tokenizer.chat_template"):
-            self.out.stored.pop(key, None)
-        self.out.u32("vocab_size", N_VOCAB)
-
-    plain = type("Plain", (kind,), {"vocabulary": vocabulary, "classes": ()})
-    target = folder / "target" if (folder / "target").is_dir() else None
-    given = {"outtype": "f32", "nextn": False, "target": target}
-    chosen = plain(checkpoint, ConvertOptions(**given | options))
-    return chosen, chosen.convert()
 
 
 @pytest.mark.parametrize("name", RECORDED)
@@ -399,3 +374,21 @@ def byte_tokenizer() -> dict[str, Any]:
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     found: dict[str, Any] = json.loads(made.to_str())
     return found
+
+
+def test_stored_bytes_are_copied(tmp_path: Path) -> None:
+    """A tensor of the wanted type has the bytes of its conversion, also with NaN of all kinds."""
+    folder = tmp_path / "model"
+    config, tensors = RECORDED[LLAMA]["config"], RECORDED[LLAMA]["tensors"]
+    write_folder(folder, config, {k: ["BF16", s] for k, (_, s) in tensors.items()})
+    stored = read_safetensors(folder / "model.safetensors")
+    name = "model.embed_tokens.weight"
+    bits = np.arange(128 * 64, dtype=np.uint16) * 8 + 1  # with signaling NaN
+    made = {n: (t.dtype, [*t.shape], t.data.tobytes()) for n, t in stored.items()}
+    write_safetensors(
+        folder / "model.safetensors", {**made, name: ("BF16", [128, 64], bits.tobytes())}
+    )
+    _, parts = plan_plain(folder, outtype="bf16")
+    tensor = next(t for t in parts if t.name == "token_embd.weight")
+    found = b"".join(tensor.pieces())
+    assert found == to_bytes(tensor.type, tensor.array.read()).tobytes() != bits.tobytes()

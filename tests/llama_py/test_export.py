@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dev.record.tiny_checkpoints import read_records, write_adapter, write_folder
+from dev.record.tiny_checkpoints import convert_plain, read_records, write_adapter, write_folder
 from ggml_py.errors import ModelError
 from ggml_py.types import BF16, F16, F32
 from llama_py.checkpoint import folder_writer
@@ -29,7 +29,7 @@ from llama_py.gguf.file import GGUFFile
 from llama_py.gguf.write import content, encode
 from llama_py.loading.model import DEMO
 from llama_py_tools.gguf import main
-from tests.llama_py.test_checkpoint import convert_plain, write_tiny
+from tests.llama_py.test_checkpoint import write_tiny
 from tests.support.vocab_data import vocabulary
 
 MODELS = (
@@ -38,6 +38,7 @@ MODELS = (
     "falcon-mamba-hf", "mamba2",
 )  # fmt: skip
 ADAPTERS = [name for name, one in read_records().items() if "base" in one]
+GEMMAS = (("gemma3", 256, 1), ("gemma3", 16, 0), ("gemma2", 16, 0), ("gemma2", 8, 1))
 SHIFTED = ("gemma", "qwen3next", "qwen35")  # models with norms that are stored less 1
 
 
@@ -392,3 +393,22 @@ def test_source_arrays(tmp_path: Path) -> None:
         assert narrow(small, BF16).stored == "BF16" and narrow(small, F16) is small
         back = narrow(small, BF16).read().astype(np.uint32) << 16
         assert np.array_equal(back.view(np.float32), small.read())
+
+
+@pytest.mark.parametrize(("name", "scale", "n"), GEMMAS)
+def test_scales_of_queries(
+    name: str, scale: int, n: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """GGUF has no key for Gemma's scale: a warning if config.json has another than llama.cpp, and
+    one for an export of a model that Google did not release."""
+    folder = write_tiny(name, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "query_pre_attn_scalar": scale}))
+    path = write_gguf(folder, tmp_path / "a.gguf")
+    warned = [r.getMessage() for r in caplog.records if "query_pre_attn_scalar" in r.getMessage()]
+    assert warned == [f"query_pre_attn_scalar {scale} is not stored; llama.cpp scales by 16"] * n
+    caplog.clear()
+    export(path, tmp_path / "out")
+    assert "GGUF does not store query_pre_attn_scalar" in caplog.text
+    stored = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert stored["query_pre_attn_scalar"] == 16

@@ -51,6 +51,7 @@ def test_a_value_of_each_layer() -> None:
     assert read(feed_forward_length=np.array([7, 6], np.uint32)).n_ff == (7, 6)
     assert read(factors=[1, 2.5]).factors == (1.0, 2.5)
     assert read(sections=[1, 2, 3]).sections == (1, 2, 3)
+    assert read(sections=[True, False, True]).sections == (1, 0, 1)  # the converter's flags
     assert refusal(feed_forward_length=[1, 2, 3]).endswith(
         "must have 2 items instead of 3, got [1, 2, 3]; convert the model again"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -16,6 +17,9 @@ from llama_py.checkpoint.special_tokens import SpecialTokens
 from llama_py.checkpoint.stored import StoredModel
 from llama_py.checkpoint.vocabulary import Vocabulary
 
+log = logging.getLogger("llama_py")
+
+RELEASED = (18, 26, 34, 42, 46, 48, 62)  # layers of Gemma 2 and 3
 END_OF_TURN = 107  # a token of CodeGemma
 GEMMA_NORMS = {
     "post_attention_layernorm": "post_attention_norm",
@@ -73,6 +77,7 @@ class Gemma2Converter(GemmaConverter):
     def keys(self) -> None:
         super().keys()
         self.copy(*GEMMA2_KEYS)
+        check_scale(self, 46)
 
     @classmethod
     def restore_config(cls, model: StoredModel) -> dict[str, Any]:
@@ -131,6 +136,8 @@ class Gemma3Converter(Converter):
             "rope.freq_base": self.full_rope.get("rope_theta", 1e6),
             "attention.head_count_kv": self.integer("num_key_value_heads"),
         })  # fmt: skip
+        if self.arch in ("gemma3", "gemma-embedding"):
+            check_scale(self, 62)
         if self.find("final_logit_softcapping"):
             self.copy(GEMMA3_KEYS[0])
         if self.config.get("sliding_window_pattern") != 1:
@@ -167,10 +174,21 @@ class Gemma3Converter(Converter):
 
 def query_scalar(model: StoredModel, n_largest: int) -> int:
     """Return the size by which llama.cpp scales queries: the head's, or in the model with n_largest
-    layers the embeddings' per head (llama_model_gemma2)."""
+    layers the embeddings' per head (llama_model_gemma2). Warns of sizes that Google did not
+    release, since GGUF has no key for this."""
+    if model.n_layer not in RELEASED:
+        log.warning("GGUF does not store query_pre_attn_scalar; the export has llama.cpp's value")
     if model.n_layer == n_largest:
         return int(model.get("embedding_length") // model.get("attention.head_count"))
     return int(model.get("attention.key_length"))
+
+
+def check_scale(c: Converter, n_largest: int) -> None:
+    """Warn if config.json scales queries otherwise than llama.cpp."""
+    n_head = max(c.integer("num_attention_heads"), 1)
+    size = c.integer("hidden_size") // n_head if c.n_layer == n_largest else c.head_dim
+    if (given := c.find("query_pre_attn_scalar")) not in (None, size):
+        log.warning("query_pre_attn_scalar %s is not stored; llama.cpp scales by %d", given, size)
 
 
 class EmbeddingGemmaConverter(Gemma3Converter):
