@@ -113,7 +113,7 @@ def row(path: Path) -> str:
     try:
         cells = [cell(error(gguf, like, found)) for like in LIKE]
     except GGMLError as e:
-        cells = [f"{type(e).__name__}: {e}"[:200], ""]
+        cells = [str(e).removeprefix(f"{gguf}: ").partition(",")[0][:120], ""]
     return f"| {' | '.join([path.stem, compare_folder(path.with_suffix('')), *cells])} |"
 
 
@@ -124,7 +124,7 @@ def compare_folder(folder: Path) -> str:
     try:
         made = convert_plain(folder)
     except GGMLError as e:
-        return f"{type(e).__name__}: {e}"[:100]
+        return str(e).removeprefix(f"{folder}: ")[:100]
     path = folder.with_name(f"{folder.name}.gguf")
     if made == path.read_bytes():
         return "equal"

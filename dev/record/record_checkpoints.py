@@ -48,7 +48,7 @@ from dev.record.variant_checkpoints import (
     MODES,
     STORED_DRAFTS,
     list_classes,
-    renamed,
+    rename_class,
     with_drafts,
     with_dspark,
 )
@@ -122,7 +122,9 @@ def _record_classes(entries: dict[str, Any]) -> dict[str, Any]:
         entry = entries[base]
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary) / base
-            write_folder(folder, *renamed(entry, name), entry.get("files"), entry.get("target"))
+            write_folder(
+                folder, *rename_class(entry, name), entry.get("files"), entry.get("target")
+            )
             found[key] = {"of": base, "sha256": _digest(folder, "ALL_F32")}
         print("class", name, base, found[key]["sha256"][:12], flush=True)
     return found

@@ -1,5 +1,4 @@
-"""Checkpoints that differ little from recorded ones: with layers that draft tokens, or with another
-name of the class."""
+"""Variants of recorded checkpoints: with layers that draft tokens, or with another class name."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ Shapes = dict[str, Any]
 Record = Mapping[str, Any]
 PARAMS = "params.json"
 MODES = ("nextn", "mtp")  # with the layers that draft tokens, and only these
-# Modules of these layers, by their names, in layers of the width n
+# Modules of these layers, and their shapes as multiples of the width
 ORDINARY = {"eh_proj": (1, 2), "enorm": (1,), "hnorm": (1,), "shared_head.norm": (1,)}
 QWEN = {"fc": (1, 2), "pre_fc_norm_embedding": (1,), "pre_fc_norm_hidden": (1,), "norm": (1,)}
 HEAD = {name: (1,) for name in ("hc_head_base", "hc_head_scale")}
 NEXTN, STEP = {"num_nextn_predict_layers": 1}, "transformer.shared_head."
-# By name of the record: the layer whose modules are copied, the path of the copies, the path of
-# other modules, their shapes, and changes of config.json
+# By record: number of the copied layer, path of the copies, path of other modules, shapes of other
+# modules, changes of config.json
 DRAFTS: dict[str, tuple[int, str, str, Shapes, Shapes]] = {
     "cohere2moe": (3, "model.layers.4", "model.layers.4", ORDINARY, NEXTN),
     "glm-dsa": (1, "model.layers.2", "model.layers.2", ORDINARY, NEXTN),
@@ -39,7 +38,7 @@ DRAFTS: dict[str, tuple[int, str, str, Shapes, Shapes]] = {
         "e_proj": (1, 1), "h_proj": (1, 1), "enorm": (1,), "hnorm": (1,), "norm": (1,)}, NEXTN),
 }  # fmt: skip
 COPIES = {"mimo2": 3}
-# Classes that llama.cpp does not know by these names, and one that DRAFTS has
+# Class names without a record: llama.cpp lacks these names, or DRAFTS covers the class
 UNNAMED = ("PhimoeForCausalLM", "Qwen3ForSequenceClassification", "MptForCausalLM",
            "MiniMaxM3VLForConditionalGeneration", "DeepseekV4DSparkModel")  # fmt: skip
 STORED_DRAFTS = ("bailingmoe3", "deepseek32", "glm4moe", "glm4moelite", "nemotron_h_moe")
@@ -85,7 +84,7 @@ def with_dspark(record: Record) -> tuple[Shapes, Shapes]:
     return config | DSPARK, plain | {f"mtp.1.{k}": v for k, v in heads.items()}
 
 
-def renamed(record: Record, name: str) -> tuple[Shapes, Shapes]:
+def rename_class(record: Record, name: str) -> tuple[Shapes, Shapes]:
     """Return a record's config.json and tensors with another class of the model or of its vision
     encoder. Models without an output have names without a prefix."""
     config, tensors = dict(record["config"]), record["tensors"]
@@ -135,7 +134,7 @@ def list_classes(records: Mapping[str, Record]) -> dict[str, tuple[str, str]]:
 def _find_base(
     kind: type[Converter], known: Mapping[str, type[Converter]], named: Mapping[str, str]
 ) -> str | None:
-    """Return a record of a converter, or of one that it is derived from."""
+    """Return a record of a converter, or of its base class."""
     for parent in kind.__mro__:
         for name, record in named.items():
             if known.get(name) is parent:

@@ -38,6 +38,9 @@ VOCABULARIES = (
     "dev/compare/transformers_files.py",
     "dev/compare/transformers_rwkv.py",
     "dev/record/handmade_checkpoints.py",
+    "dev/record/further_checkpoints.py",
+    "dev/record/record_checkpoints.py",
+    "dev/record/variant_checkpoints.py",
     "dev/record/media_checkpoints.py",
     "dev/record/sound_checkpoints.py",
     "llama_py/text/decision_",  # types of decision models

@@ -23,7 +23,7 @@ from dev.record.tiny_checkpoints import (
     write_folder,
     write_safetensors,
 )
-from dev.record.variant_checkpoints import renamed, with_drafts, with_dspark
+from dev.record.variant_checkpoints import rename_class, with_drafts, with_dspark
 from ggml_py.errors import ModelError
 from ggml_py.types import BY_NAME
 from llama_py.checkpoint.adapter import plan_adapter
@@ -82,7 +82,7 @@ def test_layers_that_draft_tokens(name: str, mode: str, digest: str, tmp_path: P
 def test_other_names_of_classes(name: str, tmp_path: Path) -> None:
     folder, record = tmp_path / CLASSES[name]["of"], RECORDED[CLASSES[name]["of"]]
     more = record.get("files"), record.get("target")
-    write_folder(folder, *renamed(record, name), *more)
+    write_folder(folder, *rename_class(record, name), *more)
     made = convert_plain(folder)
     assert hashlib.sha256(made).hexdigest() == CLASSES[name]["sha256"]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from dev.record.tiny_checkpoints import read_records, write_folder
-from dev.record.variant_checkpoints import renamed
+from dev.record.variant_checkpoints import rename_class
 from ggml_py.errors import ModelError
 from llama_py.checkpoint.arrays import LazyArray
 from llama_py.checkpoint.convert import convert, plan
@@ -42,7 +42,7 @@ def write_tiny(name: str, where: Path, folder: str = "") -> Path:
 @pytest.mark.parametrize("name", CLASSES)
 def test_other_names_of_classes(name: str, tmp_path: Path) -> None:
     folder, record = tmp_path / CLASSES[name]["of"], RECORDED[CLASSES[name]["of"]]
-    config = renamed(record, name.removeprefix("mmproj-"))
+    config = rename_class(record, name.removeprefix("mmproj-"))
     write_folder(folder, *config, record.get("files"))
     made = convert_media(folder)
     assert hashlib.sha256(made).hexdigest() == CLASSES[name]["sha256"]
