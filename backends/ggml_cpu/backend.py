@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +21,8 @@ from ggml_py.backend import (
     Bytes,
     CompileOptions,
     CPUs,
+    ExpertStats,
+    FileWeight,
     HostBuffer,
     KernelTime,
     MaskLogits,
@@ -116,6 +119,17 @@ class CPUDevice:
         if self.repack:
             self._panels.expect(repacked_sizes(weights))
             load_repack_kernels(weights)
+
+    def can_cache(self, layers: Sequence[Sequence[FileWeight]], budget: int) -> int:
+        from ggml_cpu.experts.cache import slot_counts
+
+        counts = slot_counts(layers, budget) if hasattr(os, "preadv") else None
+        return sum(size * n for size, n in counts.items()) if counts else 0
+
+    def cache_experts(self, layers: Sequence[Sequence[FileWeight]], budget: int) -> ExpertStats:
+        from ggml_cpu.experts.cache import ExpertCache
+
+        return ExpertCache(layers, budget).stats
 
     def logits_mask(self) -> MaskLogits:
         from ggml_cpu.logits import LogitsMask

@@ -6,11 +6,13 @@ from array import array
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from time import perf_counter_ns, time_ns
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from ggml_cpu.barriers import phases
+from ggml_cpu.blocks.format import SCATTERED
 from ggml_cpu.bounds import CHECKED
 from ggml_cpu.bounds.extents import AllowedExtents, of_layout
 from ggml_cpu.driver import ENTRY_WORDS, MEET, OWN
@@ -28,6 +30,10 @@ from ggml_py.machine.shield import raise_noted
 from ggml_py.ops.traffic import count_bytes, flops
 from ggml_py.opspec import OPS
 from ggml_py.tensor import Tensor
+
+if TYPE_CHECKING:
+    from ggml_cpu.experts.cache import CacheUse, ExpertCache
+    from ggml_cpu.experts.choice import Choice
 
 SLICE_SECONDS = 0.05  # native time between returns to Python (Ctrl-C), which cost cache misses
 OFTEN = 32  # runs after which the program is laid out with fewer barriers
@@ -66,6 +72,8 @@ class CPUProgram:
             phase = phases(layout.entries, layout.private)
             order.sort(key=phase.__getitem__)
             ends = {a for a, b in pairwise(order) if phase[a] != phase[b]} | {*order[-1:]}
+        self._choices = self._find_choices(order)
+        ends |= {order[n - 1] for n in self._choices if n}
         self._entries = self._link(self._addresses, order, ends)
         self.n_barriers = len(ends) if self.executor.n_threads > 1 else 0
         self._slices = self._cut(order, ends)
@@ -94,11 +102,32 @@ class CPUProgram:
             words += addresses[e.kernel.name], block, stride, how
         return np.array(words, np.int64).reshape(-1, ENTRY_WORDS)
 
+    def _find_choices(self, order: list[int]) -> dict[int, Choice]:
+        """Return the experts that must be cached before an entry, by its place in `order`. The
+        entries that choose them are before it."""
+        if not any(map(_is_scattered, self.steps)):
+            return {}
+        from ggml_cpu.experts.choice import Choice, choice_key
+
+        known, found = set[object](), dict[int, Choice]()
+        for n, i in enumerate(order):
+            entry = self._layout.entries[i]
+            step = self.steps[entry.step]
+            key = choice_key(step) if entry.kernel is step.kernel else None
+            if key is not None and key not in known:
+                known.add(key)
+                row = self._layout.rows[entry.step][0]
+                found[n] = Choice(step, self._layout, row)
+        return found
+
     def _cut(self, order: list[int], ends: set[int]) -> list[tuple[int, int]]:
-        """Return slices as (address, number of entries); each slice ends with a barrier."""
-        entries, base = self._layout.entries, int(self._entries.ctypes.data)
+        """Return slices as (first entry, number of entries); each slice ends with a barrier."""
+        entries = self._layout.entries
         bounds, seconds, known = [0], 0.0, dict[object, float]()
         for n, i in enumerate(order):
+            if n in self._choices and n > bounds[-1]:
+                bounds.append(n)
+                seconds = 0.0
             step = self.steps[entries[i].step]
             if entries[i].kernel is step.kernel:
                 form = step.kernel, *[t and t.ne for t in step.operands]  # equal in many layers
@@ -108,7 +137,7 @@ class CPUProgram:
             if i in ends and (seconds > SLICE_SECONDS or n == len(order) - 1):
                 bounds.append(n + 1)
                 seconds = 0.0
-        return [(base + 8 * ENTRY_WORDS * a, b - a) for a, b in pairwise(bounds)]
+        return [(a, b - a) for a, b in pairwise(bounds)]
 
     def barrier_seconds(self) -> float:
         """Return the minimum seconds per barrier; 0 without barriers."""
@@ -121,23 +150,38 @@ class CPUProgram:
             OutOfRange: An index in a step's data is out of range.
             BoundsError: A kernel accessed memory outside its step's, if bounds are checked.
         """
-        self._begin()
-        if self.executor.times is not None:
-            self.executor.times.append(self._run_timed())
-        else:
-            for start, count in self._slices:
-                raise_noted()
-                self.executor.run(start, count)
-        self._end()
+        for _ in self.run_in_parts():
+            pass
 
     def run_in_parts(self) -> Iterator[None]:
         """Run like `run`, but yield after each slice, so that other programs can run."""
         self._begin()
-        for start, count in self._slices:
-            raise_noted()
-            self.executor.run(start, count)
-            yield
+        if self.executor.times is not None:
+            self.executor.times.append(self._run_timed())
+        else:
+            for first, count in self._ready_slices():
+                self.executor.run(self._address(first), count)
+                yield
         self._end()
+
+    def _ready_slices(self) -> Iterator[tuple[int, int]]:
+        """Yield the slices in order, each when its experts are cached."""
+        held: dict[ExpertCache, CacheUse] = {}
+        try:
+            for part in self._slices:
+                raise_noted()
+                choice = self._choices.get(part[0])
+                if choice is not None:
+                    if choice.cache not in held:
+                        held[choice.cache] = choice.cache.begin_use()
+                    choice.ensure(held[choice.cache])
+                yield part
+        finally:
+            for use in held.values():
+                use.release()
+
+    def _address(self, entry: int) -> int:
+        return int(self._entries.ctypes.data) + 8 * ENTRY_WORDS * entry
 
     def _begin(self) -> None:
         self._runs += 1
@@ -170,11 +214,18 @@ class CPUProgram:
         """Run once and return the times of each step in each thread."""
         n = len(self._entries)
         ns = np.zeros((self.executor.n_threads, n + 1, 2), np.int64)
-        if not n:
-            return RecordedTimes(ns, self.labels, 0)
         shift = perf_counter_ns() - time_ns()
-        self.executor.run(int(self._entries.ctypes.data), n, profile=ns)
-        return RecordedTimes(ns, self.labels, shift)
+        for first, count in self._ready_slices() if self._choices else [(0, n)] * (n > 0):
+            part = np.zeros((self.executor.n_threads, count + 1, 2), np.int64)
+            self.executor.run(self._address(first), count, profile=part)
+            ns[:, first : first + count] = part[:, :-1]
+            ns[0, n] = part[0, -1]
+        return RecordedTimes(ns, self.labels, shift if n else 0)
+
+
+def _is_scattered(step: Step) -> bool:
+    weight = step.operands[1] if len(step.operands) > 1 else None
+    return weight is not None and weight.layout.endswith(SCATTERED)
 
 
 def list_kernels(steps: Sequence[Step]) -> list[Kernel]:

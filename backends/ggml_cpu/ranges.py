@@ -14,7 +14,12 @@ Range = tuple[int, int]
 def tensor_range(t: Tensor) -> Range:
     """Return the range from the tensor's first byte to its last, including gaps."""
     start = address(t)
-    return start, start + t.nbytes
+    return start, start + stored_bytes(t)
+
+
+def stored_bytes(t: Tensor) -> int:
+    """Return the bytes of a tensor; a repacked weight fills a separate buffer (repack.py)."""
+    return t.buffer.size if t.layout and t.buffer is not None else t.nbytes
 
 
 class RangePieces:

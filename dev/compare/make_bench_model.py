@@ -8,6 +8,9 @@ types are those of a real model. --vocab takes the tokenizer of another GGUF fil
 --hole leaves the weights out: the file has the head and the size of the model, but takes no room.
 
 --nextn 0.8 adds a layer that drafts and is right about 80% of the tokens (bench_model/nextn.py).
+
+--routing makes routers choose some experts more often, and the same experts for consecutive tokens,
+like trained ones do (bench_model/nextn.py). Text must be greedy, or follow the cycle.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ from dev.compare import bench_model
 from dev.compare.bench_model import vocabulary
 from dev.compare.bench_model.blocks import RandomMatrix
 from dev.compare.bench_model.mix import BASE, Mix
-from dev.compare.bench_model.nextn import Cycle
+from dev.compare.bench_model.nextn import Cycle, Routing
 from dev.compare.bench_model.spec import Architecture, TensorSpec, Value
 from dev.compare.bench_model.vocabulary import Vocabulary
 
@@ -120,6 +123,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--nextn", type=float, metavar="RATE", help="add a NextN layer that is right at this rate"
     )
+    parser.add_argument("--routing", action="store_true", help="skewed choices, local in time")
     parser.add_argument("--hole", action="store_true", help="without the weights' bytes")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(arguments)
@@ -140,7 +144,9 @@ def main() -> int:
         cycle = None
         if args.nextn is not None:
             arch = arch.with_nextn()
-            cycle = Cycle(vocab, arch.n_embd, args.nextn, args.seed)
+        if args.nextn is not None or args.routing:
+            rate, routing = args.nextn or 0.0, Routing() if args.routing else None
+            cycle = Cycle(vocab, arch.n_embd, rate, args.seed, routing)
         write(args.out, arch, args.type, vocab, args.seed, cycle, args.hole)
     except (OSError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -42,6 +43,43 @@ class SupportsRepacking(Protocol):
     def repacked_layout(self, weight: Tensor, uses: Sequence[str]) -> tuple[str, int] | None:
         """Return the layout that `prepare_weight` would give a weight, and its bytes; None: it is
         unchanged."""
+
+
+class FileWeight(NamedTuple):
+    """A weight and its bytes in a file, from `offset` on."""
+
+    tensor: Tensor
+    path: Path
+    offset: int
+
+
+@dataclass(slots=True)
+class ExpertStats:
+    """Counters of a cache of experts.
+
+    memory   bytes of the cache;  n_bytes  bytes read from the file
+    n_used   experts used by layers;  n_missed  of which were not cached or being loaded
+    n_ahead  experts loaded before a layer asked for them;  wait_seconds  for loads
+    """
+
+    memory: int
+    n_bytes: int = 0
+    n_used: int = 0
+    n_missed: int = 0
+    n_ahead: int = 0
+    wait_seconds: float = 0.0
+
+
+@runtime_checkable
+class CachesExperts(Protocol):
+    """A device that can read the experts of a mixture from a file when a graph needs them."""
+
+    def can_cache(self, layers: Sequence[Sequence[FileWeight]], budget: int) -> int:
+        """Return the bytes of a cache for the experts of these layers with at most `budget` bytes;
+        0 if it is too small."""
+
+    def cache_experts(self, layers: Sequence[Sequence[FileWeight]], budget: int) -> ExpertStats:
+        """Read these weights from their files from now on; return the counters."""
 
 
 @runtime_checkable

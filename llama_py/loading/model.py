@@ -44,7 +44,7 @@ from llama_py.weights.repacking import MemoryLimit
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ggml_py.backend import Bytes, Device
+    from ggml_py.backend import Bytes, Device, ExpertStats
     from llama_py.chat import ChatTemplate
     from llama_py.vision.encoder import ImageEncoder
 
@@ -214,6 +214,11 @@ class LoadedModel(Resource):
         """Return a weight's bytes in the file's layout, also if its device has repacked them; None
         if the name is unknown."""
         return self._weights.plain_bytes(name)
+
+    @property
+    def expert_stats(self) -> ExpertStats | None:
+        """Counters of the cache of experts, for a model larger than the memory; else None."""
+        return self._weights.expert_stats
 
     @property
     def arch(self) -> str:

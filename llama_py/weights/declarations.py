@@ -10,7 +10,10 @@ from typing import Protocol, runtime_checkable
 from ggml_py.backend import (
     Buffer,
     Bytes,
+    CachesExperts,
     Device,
+    ExpertStats,
+    FileWeight,
     HostBuffer,
     ReadsFiles,
     SupportsKernelCache,
@@ -21,7 +24,7 @@ from ggml_py.tensor import FLAG_WEIGHT, Tensor
 from llama_py.gguf.file import TensorInfo
 from llama_py.gguf.tensor_part import TensorCut
 from llama_py.params.like import LLAMA_CPP
-from llama_py.weights.repacking import HostWeight, MemoryLimit, plan_repacking
+from llama_py.weights.repacking import HostWeight, MemoryLimit, group_experts, plan_repacking
 
 log = logging.getLogger("llama_py")
 
@@ -51,6 +54,7 @@ class Declarations:
     replaced  ids of tensors that are not placed, since they are split
     sizes     bytes of weights by device name
     whole     unsplit tensors by name
+    experts   counters of the cache of experts, if they are cached
     copied    tensors with separate copies on devices
     ignored   names of tensors that llama.cpp and this model ignore
     restored  names of other tensors that llama.cpp ignores but weights need
@@ -71,6 +75,7 @@ class Declarations:
     replaced: set[int] = field(default_factory=set)
     sizes: dict[str, int] = field(default_factory=dict)
     whole: dict[str, TensorCut] = field(default_factory=dict)
+    experts: ExpertStats | None = None
     copied: list[TensorInfo] = field(default_factory=list)
     ignored: dict[str, None] = field(default_factory=dict)
     restored: dict[str, None] = field(default_factory=dict)
@@ -161,7 +166,7 @@ class Declarations:
     ) -> set[int]:
         """Return the ids of weights that are not repacked, for lack of memory."""
         found: dict[int, HostWeight] = {}
-        devices = dict[Device, None]()
+        devices, experts = dict[Device, None](), list[FileWeight]()
         for t in weights:
             device, info = where[id(t)], self.infos.get(t.name)
             if info is None or info.path is None or not isinstance(device, SupportsRepacking):
@@ -170,13 +175,20 @@ class Declarations:
             if laid_out is not None:
                 found[id(t)] = HostWeight(t.name, t.nbytes, laid_out[1])
                 devices[device] = None
+                if ops[id(t)] == ("MUL_MAT_ID",):
+                    experts.append(FileWeight(t, info.path, info.offset))
         if not found:
             return set()
-        free = min(limit.free_bytes(device) for device in devices)
-        plan = plan_repacking([*found.values()], free)
+        free, layers = min(map(limit.free_bytes, devices)), group_experts(experts)
+        hosts = [d for d in devices if isinstance(d, CachesExperts)] if len(devices) == 1 else []
+        plan = plan_repacking(
+            [*found.values()], free, lambda n: sum(d.can_cache(layers, n) for d in hosts)
+        )
         if plan is None:
             return set()
         log.warning("%s: %s", self.where, plan)
+        if plan.cached:
+            self.experts = hosts[0].cache_experts(layers, plan.left)
         return {key for key, w in found.items() if w.name in plan.names}
 
     def _prepare(self, device: Device, t: Tensor, ops: tuple[str, ...]) -> None:
@@ -194,6 +206,9 @@ class Declarations:
     def _count(self, placed: Sequence[Tensor], where: Mapping[int, Device]) -> None:
         """Set the sizes; repacked weights may take more than the file's bytes."""
         self.sizes.clear()
+        if self.experts is not None:
+            host = next(where[id(t)] for t in placed if isinstance(where[id(t)], CachesExperts))
+            self.sizes[host.name] = self.experts.memory
         buffers = {id(t.buffer): (where[id(t)].name, t.buffer.size) for t in placed if t.buffer}
         for name, size in buffers.values():
             self.sizes[name] = self.sizes.get(name, 0) + size

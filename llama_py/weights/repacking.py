@@ -1,23 +1,26 @@
 """Choice of the weights to repack if the host's memory is too small for all weights.
 
-Repacked weights are a copy in memory that the system cannot drop. Other weights are mapped: the
-system reads pages of the file when a kernel needs them, and drops them when memory is short.
+Repacked weights are a copy in memory that the system cannot drop. Experts that do not fit are read
+from the file when a graph needs them, and cached (docs/larger-than-memory.md). Other weights are
+mapped: the system reads pages of the file when a kernel needs them, and drops them when memory is
+short.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ggml_py.backend import Device
+from ggml_py.backend import Device, FileWeight
 from ggml_py.machine import host
 from llama_py.weights.placement import EXPERTS
 
 RESERVE = 256 << 20  # minimum bytes for contexts and later allocations
 PART = 8  # by default, contexts have 1/PART of the memory
 CACHE = 10  # without repacking all weights, pages of the file need 1/CACHE of the memory
+PAGES = 20  # with a cache of experts, other pages of files (libraries, embeddings) need 1/PAGES
 _LAYER = re.compile(r"blk\.(\d+)\.")
 
 
@@ -63,12 +66,16 @@ class RepackingPlan:
     free      available bytes
     repacked  bytes of the repacked weights
     mapped    bytes of the other weights;  names  their names
+    cached    bytes of a cache for the other weights, which are experts; 0: they are mapped
+    left      bytes that the cache may use, with memory for its loads
     """
 
     free: int
     repacked: int
     mapped: int
     names: frozenset[str]
+    cached: int = 0
+    left: int = 0
 
     def __str__(self) -> str:
         layers = {_group(name) for name in self.names}
@@ -76,18 +83,26 @@ class RepackingPlan:
         parts = [f"the experts of {_layers(experts)}"] if experts else []
         what = "the other weights" if experts else "the weights"
         parts += [f"{what} of {_layers(dense)}"] if dense else []
+        then = "remain in the file, which is slow"
+        if self.cached:
+            then = f"are read from the file when they are needed; {_gib(self.cached)} are cached"
         return (
             f"the weights need {_gib(self.repacked + self.mapped)}, but only {_gib(self.free)} of"
-            f" memory is free: {' and '.join(parts)} ({_gib(self.mapped)}) remain in the file,"
-            " which is slow; use a smaller model or type"
+            f" memory is free: {' and '.join(parts)} ({_gib(self.mapped)}) {then};"
+            " use a smaller model or type"
         )
 
 
-def plan_repacking(weights: Sequence[HostWeight], free: int) -> RepackingPlan | None:
+def plan_repacking(
+    weights: Sequence[HostWeight], free: int, cache_bytes: Callable[[int], int] = lambda _: 0
+) -> RepackingPlan | None:
     """Return a plan for weights that could all be repacked; None if all fit into `free` bytes.
 
-    Weights that every token needs are repacked first, then the experts of the first layers,
-    because each token uses few experts of a layer.
+    Weights that every token needs are repacked first. The experts are cached if the memory after
+    that is large enough; else the experts of the first layers are repacked, because each token uses
+    few experts of a layer.
+
+    cache_bytes  returns the bytes of a cache of all experts for at most the given bytes, or 0
     """
     total = sum(w.repacked for w in weights)
     if total <= free:
@@ -95,16 +110,32 @@ def plan_repacking(weights: Sequence[HostWeight], free: int) -> RepackingPlan | 
     groups: dict[_Group, list[HostWeight]] = {}
     for w in weights:
         groups.setdefault(_group(w.name), []).append(w)
-    left, names, mapped = free - free // CACHE, set[str](), 0
+    experts = [w for group, found in groups.items() if group.experts for w in found]
+    dense = total - sum(w.repacked for w in experts)
+    left = free - free // PAGES - dense
+    cached = cache_bytes(left) if experts and left > 0 else 0
+    if cached:
+        names = frozenset(w.name for w in experts)
+        return RepackingPlan(free, dense, sum(w.in_file for w in experts), names, cached, left)
+    left, stay, mapped = free - free // CACHE, set[str](), 0
     for _, group in sorted(groups.items()):
         size = sum(w.repacked for w in group)
         if size <= left:
             left -= size
         else:
-            names |= {w.name for w in group}
+            stay |= {w.name for w in group}
             mapped += sum(w.in_file for w in group)
-    repacked = sum(w.repacked for w in weights if w.name not in names)
-    return RepackingPlan(free, repacked, mapped, frozenset(names))
+    repacked = sum(w.repacked for w in weights if w.name not in stay)
+    return RepackingPlan(free, repacked, mapped, frozenset(stay))
+
+
+def group_experts(weights: Iterable[FileWeight]) -> list[list[FileWeight]]:
+    """Return the weights of experts that are used together: of one layer, and of one set."""
+    found: dict[tuple[int, str], list[FileWeight]] = {}
+    for w in weights:
+        if group := re.search(EXPERTS, w.tensor.name):
+            found.setdefault((_group(w.tensor.name).layer, group[2]), []).append(w)
+    return [found[key] for key in sorted(found)]
 
 
 def _group(name: str) -> _Group:

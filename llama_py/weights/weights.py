@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from ggml_py._moved import Former, former_names
-from ggml_py.backend import Bytes, Device
+from ggml_py.backend import Bytes, Device, ExpertStats
 from ggml_py.errors import WeightsError
 from ggml_py.tensor import Tensor, shape4
 from ggml_py.types import F32
@@ -396,6 +396,11 @@ class Weights:
     @property
     def sizes(self) -> dict[str, int]:
         return self._all.sizes
+
+    @property
+    def expert_stats(self) -> ExpertStats | None:
+        """Counters of the cache of experts; None if they are not cached."""
+        return self._all.experts
 
     @property
     def n_bytes(self) -> int:

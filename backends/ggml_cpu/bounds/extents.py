@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ggml_cpu.blocks.format import SCATTERED
 from ggml_cpu.bounds.check import (
     ADDRESS,
     BLOCK,
@@ -38,6 +39,7 @@ from ggml_cpu.bounds.check import (
 from ggml_cpu.faults import BOUNDS, FAULT
 from ggml_cpu.layout import StepLayout
 from ggml_cpu.params import LOCAL, LOCAL_BYTES, SHARED, TENSOR_WORDS, TENSORS
+from ggml_cpu.ranges import stored_bytes
 from ggml_py.backend import aligned_bytes
 from ggml_py.errors import BoundsError
 from ggml_py.tensor import Tensor
@@ -137,7 +139,9 @@ def _extents(layout: StepLayout, i: int, block: Words) -> Iterator[Extent]:
         if t is not None:
             name = f"{'dst' if k == 0 else f'src{k - 1}'} {t}"
             start = int(block[TENSORS + TENSOR_WORDS * k])
-            yield Extent(name, start, size(t), k == 0 or k in step.writes)
+            yield Extent(name, start, stored_bytes(t), k == 0 or k in step.writes)
+            if t.layout.endswith(SCATTERED):
+                yield _cached_experts(t)
     shared, local = step.kernel.scratch(step.node, 1 if layout.placed[i].own else layout.n_threads)
     if step.scratch is not None:
         shared = step.scratch.nbytes
@@ -148,6 +152,10 @@ def _extents(layout: StepLayout, i: int, block: Words) -> Iterator[Extent]:
         yield Extent(f"the scratch of thread {thread}", start, local, True)
 
 
-def size(t: Tensor) -> int:
-    """Return the bytes of an operand; a repacked weight fills a separate buffer (repack.py)."""
-    return t.buffer.size if t.layout and t.buffer is not None else t.nbytes
+def _cached_experts(weight: Tensor) -> Extent:
+    """Return the memory of a scattered weight's matrices, which those of other layers share."""
+    from ggml_cpu.experts.cache import ScatteredBuffer
+
+    assert isinstance(weight.buffer, ScatteredBuffer)
+    start, nbytes = weight.buffer.memory
+    return Extent(f"the cached experts of {weight}", start, nbytes, False)

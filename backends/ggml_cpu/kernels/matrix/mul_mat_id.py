@@ -1,6 +1,7 @@
 """MUL_MAT_ID: multiply each token by the matrices of its selected experts.
 
-src0 [k, m, experts], src1 [k, 1 or n_used, tokens], src2 ids i32 [n_used, tokens].
+src0 [k, m, experts], src1 [k, 1 or n_used, tokens], src2 ids i32 [n_used, tokens]. If src0 is
+scattered (experts.py), its data are the addresses of the experts' matrices.
 
 For one token (in place: up to FEW tokens), each selected expert's rows are multiplied by one
 column. For more tokens, tokens are grouped by expert (_experts.py), then each expert is multiplied
@@ -12,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.format import FEW, LAYOUT, Weight
+from ggml_cpu.blocks.format import FEW, LAYOUT, SCATTERED, Weight
 from ggml_cpu.blocks.tiles import pad_columns
 from ggml_cpu.faults import index_or_0
-from ggml_cpu.kernel import Kernel, fn, kernel
+from ggml_cpu.kernel import Function, Kernel, fn, kernel
 from ggml_cpu.kernels._products import SUM_BYTES, build_matrix_address, get_shape, store_rows
 from ggml_cpu.kernels.matrix._columns import LOCAL, ROWS
 from ggml_cpu.kernels.matrix._experts import (
@@ -39,6 +40,34 @@ from ggml_cpu.quants import weights
 from ggml_py.tensor import Tensor
 
 VALUE = 4  # index of the tensor with the values of a GLU
+SCATTER = 2  # index of `extra`: 1 if src0 is scattered
+
+
+def is_scattered(weight: Tensor) -> bool:
+    """Return True if the weight's data are the addresses of its matrices."""
+    return weight.layout.endswith(SCATTERED)
+
+
+def _refusal(weight: Weight, layout: str, node: Tensor) -> str:
+    scattered = is_scattered(node.source(0))
+    return refusal(weight, layout + SCATTERED if scattered else layout, node)
+
+
+def _kinds(node: Tensor) -> tuple[int, ...]:
+    return *source_kind(node), int(is_scattered(node.source(0)))
+
+
+def _build_expert_address(weight: Weight, in_place: bool) -> Function:
+    """Return address(p, expert): the address of an expert's matrix."""
+    matrix = build_matrix_address(weight, in_place)
+
+    @fn
+    def address(p, expert):
+        if v.extra(p, SCATTER) != 0:
+            return v.ld_i64(v.data(p, 1) + 8 * expert)
+        return matrix(p, expert, 0)
+
+    return address
 
 
 def _few_tokens(weight: Weight, in_place: bool) -> None:
@@ -51,7 +80,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
 
     def check(node: Tensor) -> str:
         n = node.source(1).ne[2]
-        if why := refusal(weight, layout, node):
+        if why := _refusal(weight, layout, node):
             return why
         return "" if n <= limit else f"needs at most {limit} tokens; got {n}"
 
@@ -64,14 +93,15 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
         when=check,
         scratch=scratch,
         prepare=(ROWS[activations],),
-        extra=source_kind,
+        extra=_kinds,
         rank=1,
         first=weight.type.name,
         name=f"mul_mat_id_{weight.type.name}_{suffix}",
         made=True,
     )
     def mul_mat_id_few():
-        dot, multiply, matrix = weight.dot, weight.tile(1), build_matrix_address(weight, in_place)
+        dot, multiply = weight.dot, weight.tile(1)
+        matrix = _build_expert_address(weight, in_place)
 
         def multiply_few(p, ith, nth):
             k, m, stride, sums = v.ne(p, 1, 0), v.ne(p, 1, 1), v.nb(p, 1, 1), v.local(p, ith)
@@ -85,7 +115,7 @@ def _few_tokens(weight: Weight, in_place: bool) -> None:
                 if not is_here(p, expert):
                     zero_rows(out + 4 * first * at_once, min(m, last * at_once) - first * at_once)
                     continue
-                w = matrix(p, expert, 0)
+                w = matrix(p, expert)
                 column = v.shared(p) + (entry // used * slots + entry % slots) * column_bytes(k)
                 for i in range(first, last):
                     rows = min(at_once, m - i * at_once)
@@ -131,7 +161,8 @@ def columns_each(node: Tensor) -> int:
 def _multiply_groups(way: Way) -> Callable[..., None]:
     """Return the kernel function that computes a thread's part of all products."""
     product, gate_params = way.product, way.gate_params(VALUE)
-    matrix, count_panels, panels_per_group = way.matrix, way.count_panels, way.panels_per_group
+    matrix = _build_expert_address(way.weight, way.in_place)
+    count_panels, panels_per_group = way.count_panels, way.panels_per_group
     column_bytes = way.weight.activations.column_bytes
 
     def multiply_groups(p, ith, nth):
@@ -143,7 +174,7 @@ def _multiply_groups(way: Way) -> Callable[..., None]:
             n, column = v.ld_i32(group + COUNT), v.ld_i32(group + COLUMN)
             first = first_panel(start, column * panels, pad_columns(n), panels)
             end = first_panel(stop, column * panels, pad_columns(n), panels)
-            w = matrix(p, index_or_0(p, v.ld_i32(group + EXPERT), v.ne(p, 1, 2)), 0)
+            w = matrix(p, index_or_0(p, v.ld_i32(group + EXPERT), v.ne(p, 1, 2)))
             a, names = columns + column * column_bytes(k), order + 4 * v.ld_i32(group + PLACE)
             while first < end:
                 last = min(end, first + panels_per_group(k))
@@ -178,7 +209,7 @@ def _group_kernel(way: Way) -> Kernel:
     weight = way.weight
 
     def check(node: Tensor) -> str:
-        return refusal(weight, way.layout, node) or way.why_not(columns_each(node))
+        return _refusal(weight, way.layout, node) or way.why_not(columns_each(node))
 
     def scratch(node: Tensor, nth: int) -> tuple[int, int]:
         local = max(local_bytes(node), way.local_bytes(node.source(0).ne[0]))
@@ -189,7 +220,7 @@ def _group_kernel(way: Way) -> Kernel:
         when=check,
         scratch=scratch,
         prepare=(EXPERTS[weight.activations],),
-        extra=source_kind,
+        extra=_kinds,
         rank=1 if way.least else 0,
         first=weight.type.name,
         name=f"mul_mat_id_{weight.type.name}_{way.suffix}",

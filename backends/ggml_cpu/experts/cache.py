@@ -1,0 +1,244 @@
+"""The cache: experts of a model in slots, loaded before a layer needs them."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from ggml_cpu.experts.disk import DirectFile, staging_bytes
+from ggml_cpu.experts.layer import ExpertLayer, slot_bytes
+from ggml_cpu.experts.loader import Load, Loader
+from ggml_cpu.experts.policies import POLICIES, Numbers, Usage, farthest_layer
+from ggml_cpu.experts.slots import Slots
+from ggml_py.backend import Bytes, ExpertStats, FileWeight, HostBuffer
+from ggml_py.errors import AllocError, BackendError
+
+THREADS = 8  # reads at a time, and threads that repack
+POLICY = "least-stale"
+
+
+def slot_counts(layers: Sequence[Sequence[FileWeight]], budget: int) -> dict[int, int] | None:
+    """Return the number of slots of each size for a budget of bytes; None if a layer does not fit.
+
+    The budget includes the memory of the loading threads. Each size has a share of the budget like
+    the share of its experts' bytes.
+    """
+    if not layers:
+        return None
+    wanted, least = dict[int, int](), dict[int, int]()
+    budget -= THREADS * max(staging_bytes(w.tensor.nb[2]) for x in layers for w in x)
+    for layer in layers:
+        size, n = slot_bytes([w.tensor for w in layer]), layer[0].tensor.ne[2]
+        wanted[size] = wanted.get(size, 0) + n
+        least[size] = max(least.get(size, 0), n)
+    total = sum(size * n for size, n in wanted.items())
+    counts = {size: min(n, budget * n // total) for size, n in wanted.items()}
+    return counts if all(n >= least[size] for size, n in counts.items()) else None
+
+
+class ExpertCache:
+    """Experts of all layers. Several programs may use it at the same time, in several threads.
+
+    stats   counters since the start
+    """
+
+    def __init__(
+        self, layers: Sequence[Sequence[FileWeight]], budget: int, policy: str = POLICY
+    ) -> None:
+        """Scatter the weights of each layer, and read from their files from now on.
+
+        Raises AllocError if the budget is too small for a layer (see `slot_counts`).
+        """
+        counts = slot_counts(layers, budget)
+        if counts is None:
+            raise AllocError(
+                f"a cache of {budget} bytes is too small for the experts of one layer; raise the "
+                "memory limit (--memory), or map the weights (--no-repack)"
+            )
+        files: dict[Path, DirectFile] = {}
+        self.layers, first = list[ExpertLayer](), 0
+        for number, weights in enumerate(layers):
+            layer = ExpertLayer(number, first, weights[0].tensor.ne[2])
+            for w in weights:
+                table = layer.add(w, files.setdefault(w.path, DirectFile(w.path)))
+                w.tensor.buffer, w.tensor.offset = ScatteredBuffer(table, layer, self), 0
+            self.layers.append(layer)
+            first += layer.n_experts
+        self._slots = {size: Slots(n, size) for size, n in counts.items()}
+        self.slot_of = np.full(first, -1)
+        self.usage = Usage(np.repeat(np.arange(len(layers)), [x.n_experts for x in self.layers]))
+        self.policy = POLICIES[policy]
+        self.stats = ExpertStats(sum(s.memory.size for s in self._slots.values()))
+        self._changed = threading.Condition()  # guards all but a load's own slot
+        self._loads: dict[int, Load] = {}
+        self._loader = Loader(THREADS, max(x.memory for x in self.layers))
+        for layer in self.layers:
+            for expert in range(layer.n_experts):
+                layer.set_address(expert, self.slots(layer).address(0))
+        weakref.finalize(self, self._loader.stop)
+
+    def begin_use(self) -> CacheUse:
+        """Return the use of the cache by one run of a program."""
+        return CacheUse(self)
+
+    def slots(self, layer: ExpertLayer) -> Slots:
+        return self._slots[layer.slot_bytes]
+
+    def ensure(self, use: CacheUse, layer: ExpertLayer, experts: Numbers) -> None:
+        """Return when these experts of the layer are cached. They stay so until `use` continues
+        with another layer or is released.
+
+        Raises BackendError if the file cannot be read, KeyboardInterrupt on Ctrl-C.
+        """
+        numbers = layer.first + experts
+        many = 2 * experts.size > layer.n_experts
+        with self._changed:
+            self.usage.note(numbers, layer.number, use.begin(layer))
+            slots = self.slot_of[numbers]
+            missing = numbers[slots < 0]
+            self.stats.n_used += numbers.size
+            self.stats.n_missed += missing.size
+            if missing.size:
+                self._take(use, layer, numbers, missing, many)
+            else:
+                use.hold(self.slots(layer), slots)
+            pending = [self._loads[n] for n in numbers.tolist() if n in self._loads]
+        for load in pending:
+            self._loader.hurry(load)
+        if many:
+            self._load_ahead(self.layers[(layer.number + 1) % len(self.layers)])
+        if pending:
+            self._wait(pending)
+
+    def _take(
+        self, use: CacheUse, layer: ExpertLayer, numbers: Numbers, missing: Numbers, many: bool
+    ) -> None:
+        """Start loading missing experts, and hold the slots of all. While another run holds too
+        many slots, wait without holding any of this layer."""
+        slots, policy = self.slots(layer), farthest_layer if many else self.policy
+        while True:
+            cached = self.slot_of[numbers]
+            cached = cached[cached >= 0]
+            slots.users[cached] += 1
+            missing = numbers[self.slot_of[numbers] < 0]
+            found = slots.find(missing.size, partial(policy, self.usage))
+            slots.users[cached] -= 1
+            if found.size == missing.size:
+                break
+            if numbers.size > slots.n:
+                raise AllocError(
+                    f"a batch needs {numbers.size} experts of a layer, but the cache has "
+                    f"{slots.n} slots; use a smaller -ub or more memory (--memory)"
+                )
+            self._changed.wait()
+        self._start(layer, missing, found, urgent=True)
+        use.hold(slots, self.slot_of[numbers])
+
+    def _start(self, layer: ExpertLayer, numbers: Numbers, found: Numbers, urgent: bool) -> None:
+        """Start loading experts into slots, whose experts are evicted."""
+        slots = self.slots(layer)
+        owners = slots.owner[found]
+        self.slot_of[owners[owners >= 0]] = -1
+        self.slot_of[numbers], slots.owner[found], slots.loading[found] = found, numbers, True
+        for number, slot in zip(numbers.tolist(), found.tolist(), strict=True):
+            load = Load(partial(self._load, layer), number, slot)
+            self._loads[number] = load
+            self._loader.add(load, urgent)
+
+    def _load(self, layer: ExpertLayer, load: Load, memory: Bytes) -> None:
+        slots, expert = self.slots(layer), load.expert - layer.first
+        try:
+            for m in layer.matrices:
+                m.load(expert, slots.view(load.slot), memory)
+            layer.set_address(expert, slots.address(load.slot))
+        except BaseException as e:  # the waiting thread raises it
+            load.error = e
+        with self._changed:
+            del self._loads[load.expert]
+            slots.loading[load.slot] = False
+            if load.error is not None:
+                slots.owner[load.slot] = self.slot_of[load.expert] = -1
+            else:
+                self.stats.n_bytes += layer.nbytes
+            self._changed.notify_all()
+
+    def _load_ahead(self, layer: ExpertLayer) -> None:
+        """Load a layer's experts while the layer before runs, as far as slots are free of experts
+        that will be used sooner."""
+        numbers = np.arange(layer.first, layer.first + layer.n_experts)
+        with self._changed:
+            missing = numbers[self.slot_of[numbers] < 0]
+            found = self.slots(layer).find(
+                missing.size, partial(farthest_layer, self.usage), least=-1.5
+            )
+            self._start(layer, missing[: found.size], found, urgent=False)
+            self.stats.n_ahead += found.size
+
+    def _wait(self, pending: Iterable[Load]) -> None:
+        start = perf_counter()
+        for load in pending:
+            load.wait()
+        self.stats.wait_seconds += perf_counter() - start
+        error = next((load.error for load in pending if load.error is not None), None)
+        if error is not None:
+            raise error if isinstance(error, BackendError) else BackendError(str(error))
+
+
+class CacheUse:
+    """The part of the cache that a run of a program holds."""
+
+    def __init__(self, cache: ExpertCache) -> None:
+        self.cache = cache
+        self._layer = -1
+        self._held = list[tuple[Slots, Numbers]]()
+
+    def begin(self, layer: ExpertLayer) -> bool:
+        """Release the slots of other layers; return True if a new pass begins."""
+        if layer.number == self._layer:
+            return False
+        is_new = layer.number < self._layer or self._layer < 0
+        self._release()
+        self._layer = layer.number
+        return is_new
+
+    def hold(self, slots: Slots, which: Numbers) -> None:
+        slots.users[which] += 1
+        self._held.append((slots, which))
+
+    def release(self) -> None:
+        """Release all slots, after a run or an error."""
+        with self.cache._changed:
+            self._release()
+            self._layer = -1
+
+    def _release(self) -> None:
+        for slots, which in self._held:
+            slots.users[which] -= 1
+        if self._held:
+            self.cache._changed.notify_all()
+        self._held.clear()
+
+
+class ScatteredBuffer(HostBuffer):
+    """The table of a scattered weight.
+
+    layer   its experts;  cache  the ExpertCache, which has the matrices
+    """
+
+    __slots__ = ("cache", "layer")
+
+    def __init__(self, table: Bytes, layer: ExpertLayer, cache: ExpertCache) -> None:
+        super().__init__(table)
+        self.layer, self.cache = layer, cache
+
+    @property
+    def memory(self) -> tuple[int, int]:
+        """Address and bytes of the slots of the layer's experts."""
+        slots = self.cache.slots(self.layer)
+        return slots.address(0), slots.memory.size

@@ -1,0 +1,172 @@
+"""Experts that are read from the file when they are needed, with a cache of some of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import llama_py
+from dev import tiny_models as tiny
+from ggml_cpu.experts import cache
+from ggml_cpu.experts.disk import DirectFile, staging
+from ggml_py.errors import BackendError
+from ggml_py.machine import host
+from llama_py import Model
+from llama_py.weights.placement import EXPERTS
+from llama_py_tools.gguf.main import main as gguf_command
+
+GIB = 1 << 30
+ARCHS = ["qwen3moe", "qwen3next", "grovemoe"]
+Rows = list[NDArray[np.float32]]
+
+
+@pytest.fixture(scope="module", params=ARCHS)
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("experts")
+    made = folder / "quantized.gguf"
+    source = tiny.write(request.param, "moe", folder)
+    assert not gguf_command(["quantize", str(source), str(made), "Q8_0"])
+    return made
+
+
+@contextmanager
+def cached(path: Path, share: float) -> Iterator[Model]:
+    """Open a model whose cache has about this share of the experts, at least one layer's."""
+    with llama_py.load(path) as model:
+        sizes = {t.name: t.buffer.size for t in model._weights.all_tensors if t.layout and t.buffer}
+    experts = sum(n for name, n in sizes.items() if ".weight" in name and "exps" in name)
+    wanted = sum(sizes.values()) - experts + share * experts
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cache, "staging_bytes", lambda n: 0)  # more than a tiny model has
+        patch.setattr(host, "memory", lambda: (round(wanted * 20 / 19), 16 * GIB))
+        model = llama_py.load(path, reserve=0)
+    with model:
+        assert model.expert_stats is not None
+        yield model
+
+
+def logits(model: Model) -> Rows:
+    """Return logits of a prompt, of tokens until programs are laid out again, of two sequences."""
+    ctx = model.context(n_ctx=256, n_seq_max=2)
+    rows = [ctx.decode([3, 1, 4, 1, 5] * 4)]
+    for _ in range(36):
+        rows.append(ctx.decode([int(np.argmax(rows[-1][-1]))]))
+    return [np.array(r) for r in rows]
+
+
+def assert_equal(found: Rows, want: Rows) -> None:
+    for i, (x, y) in enumerate(zip(found, want, strict=True)):
+        np.testing.assert_array_equal(x, y, err_msg=f"decode {i}")
+
+
+@pytest.mark.parametrize("share", [0.6, 0.85])
+def test_logits_are_those_of_the_resident_model(
+    path: Path, share: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    with llama_py.load(path) as model:
+        assert model.expert_stats is None
+        want = logits(model)
+    with caplog.at_level(logging.WARNING, "llama_py"), cached(path, share) as model:
+        assert_equal(logits(model), want)
+        stats = model.expert_stats
+        assert stats is not None
+        assert 0 < stats.n_missed < stats.n_used and stats.n_bytes > 0
+        one = {t.name for t in model._weights.all_tensors if t.layout.endswith("*")}
+        assert one and all("exps.weight" in name for name in one)
+    assert "are read from the file when they are needed" in caplog.text
+
+
+def test_contexts_in_several_threads(path: Path) -> None:
+    """Two contexts at a time need more experts than the cache has."""
+    with llama_py.load(path) as model:
+        want = logits(model)
+    with cached(path, 0.6) as model:
+        found: dict[int, Rows] = {}
+        threads = [
+            threading.Thread(target=lambda i=i: found.update({i: logits(model)})) for i in range(3)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    for i in range(3):
+        assert_equal(found[i], want)
+
+
+def test_an_error_of_the_disk_leaves_a_usable_context(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with llama_py.load(path) as model:
+        ctx = model.context(n_ctx=64)
+        want = [np.array(ctx.decode(part)) for part in ([3, 1, 4], [1, 5])]
+    with cached(path, 0.6) as model:
+        ctx = model.context(n_ctx=64)
+        first = np.array(ctx.decode([3, 1, 4]))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "preadv", _broken)
+            with pytest.raises(
+                BackendError, match=r"quantized.gguf: bytes \d+-\d+ .*check the disk"
+            ):
+                for token in range(40):
+                    ctx.decode([token])
+        ctx.clear()
+        assert_equal([np.array(ctx.decode(part)) for part in ([3, 1, 4], [1, 5])], want)
+        np.testing.assert_array_equal(first, want[0])
+
+
+def _broken(fd: int, buffers: list[memoryview], offset: int) -> int:
+    raise OSError(5, "Input/output error")
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> tuple[Path, NDArray[np.uint8]]:
+    data = np.random.default_rng(0).integers(0, 256, 20000, np.uint8)
+    (tmp_path / "data").write_bytes(data.tobytes())
+    return tmp_path / "data", data
+
+
+@pytest.mark.parametrize("refusal", ["", "open", "read"])
+def test_bytes_of_a_file(
+    refusal: str, numbers: tuple[Path, NDArray[np.uint8]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the file system refuses direct reads, when opening or when reading."""
+    path, data = numbers
+    real_open, real_read, direct = os.open, os.preadv, set[int]()
+
+    def open_file(name: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_DIRECT and refusal == "open":
+            raise OSError(22, "Invalid argument")
+        fd = real_open(name, flags & ~os.O_DIRECT, mode)
+        direct.discard(fd)
+        if flags & os.O_DIRECT:
+            direct.add(fd)
+        return fd
+
+    def read(fd: int, buffers: list[memoryview], offset: int) -> int:
+        if fd in direct and refusal == "read":
+            raise OSError(22, "Invalid argument")
+        return real_read(fd, [buffers[0][:5000]], offset)  # in pieces
+
+    monkeypatch.setattr(os, "open", open_file)
+    monkeypatch.setattr(os, "preadv", read)
+    file = DirectFile(path)
+    for offset, n in ((0, 20000), (1, 1), (4095, 4098), (19999, 1), (8192, 4096)):
+        np.testing.assert_array_equal(file.read(offset, n, staging(n)), data[offset : offset + n])
+    assert file.is_direct is (not refusal)
+    with pytest.raises(BackendError, match="the file has only 20000 bytes"):
+        file.read(19000, 1001, staging(1001))
+
+
+def test_names_of_experts() -> None:
+    import re
+
+    found = re.search(EXPERTS, "blk.3.ffn_gate_up_chexps.weight")
+    assert found is not None and found[2] == "ch"
