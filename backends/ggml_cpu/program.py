@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_cpu.barriers import phases
-from ggml_cpu.blocks.format import SCATTERED
 from ggml_cpu.bounds import CHECKED
 from ggml_cpu.bounds.extents import AllowedExtents, of_layout
 from ggml_cpu.driver import ENTRY_WORDS, MEET, OWN
@@ -24,7 +23,7 @@ from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import WORDS
 from ggml_cpu.recorded import RecordedTimes
 from ggml_cpu.step import Step
-from ggml_py.backend import CompileOptions
+from ggml_py.backend import SCATTERED, CompileOptions
 from ggml_py.backend.indices import out_of_range
 from ggml_py.machine.shield import raise_noted
 from ggml_py.ops.traffic import count_bytes, flops

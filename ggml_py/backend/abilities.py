@@ -45,6 +45,9 @@ class SupportsRepacking(Protocol):
         unchanged."""
 
 
+SCATTERED = "*"  # suffix of a layout: the data are the addresses of a weight's matrices, i64 [ne2]
+
+
 class FileWeight(NamedTuple):
     """A weight and its bytes in a file, from `offset` on."""
 

@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ggml_py._moved import former_names
-from ggml_py.backend.abilities import Fuses, LimitsBuffers, SupportsRepacking
+from ggml_py.backend.abilities import (
+    SCATTERED,
+    CachesExperts,
+    ExpertStats,
+    FileWeight,
+    Fuses,
+    LimitsBuffers,
+    SupportsRepacking,
+)
 from ggml_py.backend.concurrency import AsyncDevice
 from ggml_py.backend.device import Buffer, Bytes, Device
 from ggml_py.backend.null import NullBuffer, NullDevice, NullQueue
@@ -89,6 +97,19 @@ class PlanningDevice(NullDevice):
         if (found := self.repacked_layout(weight, uses)) is not None:
             weight.layout, size = found
             weight.buffer, weight.offset = self.alloc(size), 0
+
+    def can_cache(self, layers: Sequence[Sequence[FileWeight]], budget: int) -> int:
+        if not self.repack or not isinstance(self.device, CachesExperts):
+            return 0
+        return self.device.can_cache(layers, budget)
+
+    def cache_experts(self, layers: Sequence[Sequence[FileWeight]], budget: int) -> ExpertStats:
+        """Set the layout that the weights would have."""
+        for t in (w.tensor for layer in layers for w in layer):
+            found = self.repacked_layout(t, ("MUL_MAT_ID",))
+            t.layout = ("" if found is None else found[0]) + SCATTERED
+            t.buffer, t.offset = self.alloc(8 * t.ne[2]), 0
+        return ExpertStats(self.can_cache(layers, budget))
 
     @property
     def fusions(self) -> Fusions[Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,8 @@ from ggml_cpu.experts.disk import DirectFile, staging
 from ggml_py.errors import BackendError
 from ggml_py.machine import host
 from llama_py import Model
+from llama_py.fit.planning import LimitedModel, open_header, stand_ins
+from llama_py.loading.model import LoadedModel
 from llama_py.weights.placement import EXPERTS
 from llama_py_tools.gguf.main import main as gguf_command
 
@@ -38,8 +41,10 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 @contextmanager
-def cached(path: Path, share: float) -> Iterator[Model]:
-    """Open a model whose cache has about this share of the experts, at least one layer's."""
+def cached(
+    path: Path, share: float, load: Callable[..., LoadedModel] = llama_py.load
+) -> Iterator[Any]:
+    """Load a model whose cache has about this share of the experts, at least one layer's."""
     with llama_py.load(path) as model:
         sizes = {t.name: t.buffer.size for t in model._weights.all_tensors if t.layout and t.buffer}
     experts = sum(n for name, n in sizes.items() if ".weight" in name and "exps" in name)
@@ -47,7 +52,7 @@ def cached(path: Path, share: float) -> Iterator[Model]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cache, "staging_bytes", lambda n: 0)  # more than a tiny model has
         patch.setattr(host, "memory", lambda: (round(wanted * 20 / 19), 16 * GIB))
-        model = llama_py.load(path, reserve=0)
+        model = load(path, reserve=0)
     with model:
         assert model.expert_stats is not None
         yield model
@@ -163,6 +168,20 @@ def test_bytes_of_a_file(
     assert file.is_direct is (not refusal)
     with pytest.raises(BackendError, match="the file has only 20000 bytes"):
         file.read(19000, 1001, staging(1001))
+
+
+def planned_model(path: Path, **how: Any) -> LoadedModel:
+    return LimitedModel(open_header(path), device=stand_ins(["cpu"]), progress=False, **how)
+
+
+def test_the_plan_without_loading(path: Path) -> None:
+    """A planned model has the layouts of the loaded one, and its graphs the same fused steps."""
+    with cached(path, 0.6) as model:
+        want = {t.name: t.layout for t in model._weights.all_tensors}
+        size = model.sizes["cpu"]
+    with cached(path, 0.6, planned_model) as planned:
+        assert {t.name: t.layout for t in planned._weights.all_tensors} == want
+        assert planned.sizes["cpu"] == size
 
 
 def test_names_of_experts() -> None:

@@ -11,7 +11,6 @@ from ggml_cpu.target import LANES
 from ggml_py.types import GGMLType
 
 LAYOUT = f"x{LANES}"  # the repacked layout: panels of LANES rows
-SCATTERED = "*"  # suffix of a layout: the data are the addresses of the matrices, i64 [ne2]
 BLOCKS = 1 << 40  # a `k_block` larger than any row
 FEW = 4  # largest batch that uses rows in place if `dot` multiplies each column separately
 

@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ggml_cpu.blocks.format import SCATTERED
 from ggml_cpu.bounds.check import (
     ADDRESS,
     BLOCK,
@@ -40,7 +39,7 @@ from ggml_cpu.faults import BOUNDS, FAULT
 from ggml_cpu.layout import StepLayout
 from ggml_cpu.params import LOCAL, LOCAL_BYTES, SHARED, TENSOR_WORDS, TENSORS
 from ggml_cpu.ranges import stored_bytes
-from ggml_py.backend import aligned_bytes
+from ggml_py.backend import SCATTERED, aligned_bytes
 from ggml_py.errors import BoundsError
 from ggml_py.tensor import Tensor
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ggml_cpu.blocks.format import LAYOUT, SCATTERED
+from ggml_cpu.blocks.format import LAYOUT
 from ggml_cpu.experts.disk import DirectFile, staging_bytes
 from ggml_cpu.kernels._products import get_shape
 from ggml_cpu.kernels._repack import REPACK
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
 from ggml_cpu.quants import weights
-from ggml_py.backend import Bytes, FileWeight, aligned_bytes
+from ggml_py.backend import SCATTERED, Bytes, FileWeight, aligned_bytes
 from ggml_py.tensor import Tensor
 
 ALIGN = 64  # bytes, of the matrices in a slot

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.int64]
+Scores = npt.NDArray[np.floating]
 HALF_LIFE = 64  # passes after which a use counts half
 
 
@@ -36,25 +37,25 @@ class Usage:
         self.counts[experts] = self.decayed(experts) + 1
         self.last[experts], self.passes[experts] = self.now, self.this
 
-    def decayed(self, experts: Numbers) -> npt.NDArray[np.float64]:
+    def decayed(self, experts: Numbers) -> Scores:
         """Return the experts' uses, with older uses counting less."""
         ages = (self.this - self.passes[experts]) / HALF_LIFE
-        return np.asarray(self.counts[experts] * 0.5**ages, np.float64)
+        return self.counts[experts] * 0.5**ages
 
     def distance(self, experts: Numbers) -> Numbers:
         """Return the number of layers until the experts' layers run again, 1 .. n_layers."""
         return (self.layers[experts] - self.layer - 1) % self.n_layers + 1
 
 
-def least_recently_used(usage: Usage, experts: Numbers) -> npt.NDArray[np.float64]:
+def least_recently_used(usage: Usage, experts: Numbers) -> Scores:
     return usage.last[experts].astype(np.float64)
 
 
-def least_frequently_used(usage: Usage, experts: Numbers) -> npt.NDArray[np.float64]:
+def least_frequently_used(usage: Usage, experts: Numbers) -> Scores:
     return usage.decayed(experts) - 1e-3 * usage.distance(experts) / usage.n_layers
 
 
-def least_stale(usage: Usage, experts: Numbers) -> npt.NDArray[np.float64]:
+def least_stale(usage: Usage, experts: Numbers) -> Scores:
     """Score by the pass of the last use; in a pass, layers that run again last go first.
 
     Source: Least-Stale of arXiv:2602.03921, as its abstract describes it.
@@ -62,12 +63,12 @@ def least_stale(usage: Usage, experts: Numbers) -> npt.NDArray[np.float64]:
     return (usage.n_layers + 1.0) * usage.passes[experts] - usage.distance(experts)
 
 
-def farthest_layer(usage: Usage, experts: Numbers) -> npt.NDArray[np.float64]:
+def farthest_layer(usage: Usage, experts: Numbers) -> Scores:
     """Score by the distance of the layer: best for prompts, which use all experts in order."""
     return usage.decayed(experts) / (1.0 + usage.this) - usage.distance(experts)
 
 
-POLICIES: dict[str, Callable[[Usage, Numbers], npt.NDArray[np.float64]]] = {
+POLICIES: dict[str, Callable[[Usage, Numbers], Scores]] = {
     "lru": least_recently_used,
     "lfu": least_frequently_used,
     "least-stale": least_stale,

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from ggml_cpu.experts.layer import address
+from ggml_cpu.experts.policies import Numbers, Scores
 from ggml_py.backend import Bytes, aligned_bytes
 
-Numbers = npt.NDArray[np.int64]
-Score = Callable[[Numbers], npt.NDArray[np.float64]]
+Score = Callable[[Numbers], Scores]
 
 
 class Slots:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ggml_cpu import vocabulary as v
-from ggml_cpu.blocks.format import FEW, LAYOUT, SCATTERED, Weight
+from ggml_cpu.blocks.format import FEW, LAYOUT, Weight
 from ggml_cpu.blocks.tiles import pad_columns
 from ggml_cpu.faults import index_or_0
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
@@ -37,6 +37,7 @@ from ggml_cpu.kernels.matrix._experts import (
 from ggml_cpu.kernels.matrix._ways import Way, declare
 from ggml_cpu.kernels.matrix.mul_mat import refusal, source_kind
 from ggml_cpu.quants import weights
+from ggml_py.backend import SCATTERED
 from ggml_py.tensor import Tensor
 
 VALUE = 4  # index of the tensor with the values of a GLU
