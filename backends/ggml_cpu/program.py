@@ -116,7 +116,7 @@ class CPUProgram:
             if key is not None and key not in known:
                 known.add(key)
                 row = self._layout.rows[entry.step][0]
-                found[n] = Choice(step, self._layout, row)
+                found[n] = Choice(step, self._layout, row, self.executor)
         return found
 
     def _cut(self, order: list[int], ends: set[int]) -> list[tuple[int, int]]:

@@ -56,6 +56,13 @@ class FileWeight(NamedTuple):
     offset: int
 
 
+class ExpertSet(NamedTuple):
+    """The weights of the experts of a layer, and the matrix of the router that chooses them."""
+
+    weights: Sequence[FileWeight]
+    router: Tensor | None = None
+
+
 @dataclass(slots=True)
 class ExpertStats:
     """Counters of a cache of experts.
@@ -63,6 +70,7 @@ class ExpertStats:
     memory   bytes of the cache;  n_bytes  bytes read from the file
     n_used   experts used by layers;  n_missed  of which were not cached or being loaded
     n_ahead  experts loaded before a layer asked for them;  wait_seconds  for loads
+    n_forecast  experts used by layers with a forecast;  n_right  of which it named
     """
 
     memory: int
@@ -71,17 +79,24 @@ class ExpertStats:
     n_missed: int = 0
     n_ahead: int = 0
     wait_seconds: float = 0.0
+    n_forecast: int = 0
+    n_right: int = 0
+
+    @property
+    def hit_rate(self) -> float:
+        """Share of the used experts that were cached, or being loaded."""
+        return 1 - self.n_missed / max(1, self.n_used)
 
 
 @runtime_checkable
 class CachesExperts(Protocol):
     """A device that can read the experts of a mixture from a file when a graph needs them."""
 
-    def can_cache(self, layers: Sequence[Sequence[FileWeight]], budget: int) -> int:
+    def can_cache(self, layers: Sequence[ExpertSet], budget: int) -> int:
         """Return the bytes of a cache for the experts of these layers with at most `budget` bytes;
         0 if it is too small."""
 
-    def cache_experts(self, layers: Sequence[Sequence[FileWeight]], budget: int) -> ExpertStats:
+    def cache_experts(self, layers: Sequence[ExpertSet], budget: int) -> ExpertStats:
         """Read these weights from their files from now on; return the counters."""
 
 

@@ -15,8 +15,8 @@ from ggml_py._moved import former_names
 from ggml_py.backend.abilities import (
     SCATTERED,
     CachesExperts,
+    ExpertSet,
     ExpertStats,
-    FileWeight,
     Fuses,
     LimitsBuffers,
     SupportsRepacking,
@@ -98,14 +98,14 @@ class PlanningDevice(NullDevice):
             weight.layout, size = found
             weight.buffer, weight.offset = self.alloc(size), 0
 
-    def can_cache(self, layers: Sequence[Sequence[FileWeight]], budget: int) -> int:
+    def can_cache(self, layers: Sequence[ExpertSet], budget: int) -> int:
         if not self.repack or not isinstance(self.device, CachesExperts):
             return 0
         return self.device.can_cache(layers, budget)
 
-    def cache_experts(self, layers: Sequence[Sequence[FileWeight]], budget: int) -> ExpertStats:
+    def cache_experts(self, layers: Sequence[ExpertSet], budget: int) -> ExpertStats:
         """Set the layout that the weights would have."""
-        for t in (w.tensor for layer in layers for w in layer):
+        for t in (w.tensor for layer in layers for w in layer.weights):
             found = self.repacked_layout(t, ("MUL_MAT_ID",))
             t.layout = ("" if found is None else found[0]) + SCATTERED
             t.buffer, t.offset = self.alloc(8 * t.ne[2]), 0

@@ -179,7 +179,7 @@ class Declarations:
                     experts.append(FileWeight(t, info.path, info.offset))
         if not found:
             return set()
-        free, layers = min(map(limit.free_bytes, devices)), group_experts(experts)
+        free, layers = min(map(limit.free_bytes, devices)), group_experts(experts, self.tensors)
         hosts = [d for d in devices if isinstance(d, CachesExperts)] if len(devices) == 1 else []
         plan = plan_repacking(
             [*found.values()], free, lambda n: sum(d.can_cache(layers, n) for d in hosts)

@@ -9,18 +9,20 @@ short.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ggml_py.backend import Device, FileWeight
+from ggml_py.backend import Device, ExpertSet, FileWeight
 from ggml_py.machine import host
+from ggml_py.tensor import Tensor
 from llama_py.weights.placement import EXPERTS
 
 RESERVE = 256 << 20  # minimum bytes for contexts and later allocations
 PART = 8  # by default, contexts have 1/PART of the memory
 CACHE = 10  # without repacking all weights, pages of the file need 1/CACHE of the memory
 PAGES = 20  # with a cache of experts, other pages of files (libraries, embeddings) need 1/PAGES
+ROUTER = "ffn_gate_inp.weight"
 _LAYER = re.compile(r"blk\.(\d+)\.")
 
 
@@ -129,13 +131,21 @@ def plan_repacking(
     return RepackingPlan(free, repacked, mapped, frozenset(stay))
 
 
-def group_experts(weights: Iterable[FileWeight]) -> list[list[FileWeight]]:
-    """Return the weights of experts that are used together: of one layer, and of one set."""
+def group_experts(weights: Iterable[FileWeight], tensors: Mapping[str, Tensor]) -> list[ExpertSet]:
+    """Return the weights of experts that are used together: of one layer, and of one set, with the
+    layer's router."""
     found: dict[tuple[int, str], list[FileWeight]] = {}
     for w in weights:
         if group := re.search(EXPERTS, w.tensor.name):
             found.setdefault((_group(w.tensor.name).layer, group[2]), []).append(w)
-    return [found[key] for key in sorted(found)]
+    return [ExpertSet(found[key], _router(found[key], tensors)) for key in sorted(found)]
+
+
+def _router(weights: Sequence[FileWeight], tensors: Mapping[str, Tensor]) -> Tensor | None:
+    """Return the matrix of the router [n_embd, n_experts] of a set of experts, or None."""
+    one = weights[0].tensor
+    router = tensors.get(f"blk.{_group(one.name).layer}.{ROUTER}")
+    return router if router is not None and router.ne[1] == one.ne[2] else None
 
 
 def _group(name: str) -> _Group:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -16,14 +16,21 @@ from ggml_cpu.experts.layer import ExpertLayer, slot_bytes
 from ggml_cpu.experts.loader import Load, Loader
 from ggml_cpu.experts.policies import POLICIES, Numbers, Usage, farthest_layer
 from ggml_cpu.experts.slots import Slots
-from ggml_py.backend import Bytes, ExpertStats, FileWeight, HostBuffer
+from ggml_py.backend import Bytes, ExpertSet, ExpertStats, HostBuffer
 from ggml_py.errors import AllocError, BackendError
 
 THREADS = 8  # reads at a time, and threads that repack
 POLICY = "least-stale"
+WINDOW = 256  # recent layers
+RARE = 0.004  # share of missing experts below which forecasts take longer than they save
 
 
-def slot_counts(layers: Sequence[Sequence[FileWeight]], budget: int) -> dict[int, int] | None:
+def uses_most(layer: ExpertLayer, experts: Numbers) -> bool:
+    """Return True if a batch uses most experts of a layer, like a prompt."""
+    return 2 * experts.size > layer.n_experts
+
+
+def slot_counts(layers: Sequence[ExpertSet], budget: int) -> dict[int, int] | None:
     """Return the number of slots of each size for a budget of bytes; None if a layer does not fit.
 
     The budget includes the memory of the loading threads. Each size has a share of the budget like
@@ -32,9 +39,10 @@ def slot_counts(layers: Sequence[Sequence[FileWeight]], budget: int) -> dict[int
     if not layers:
         return None
     wanted, least = dict[int, int](), dict[int, int]()
-    budget -= THREADS * max(staging_bytes(w.tensor.nb[2]) for x in layers for w in x)
+    budget -= THREADS * max(staging_bytes(w.tensor.nb[2]) for x in layers for w in x.weights)
     for layer in layers:
-        size, n = slot_bytes([w.tensor for w in layer]), layer[0].tensor.ne[2]
+        tensors = [w.tensor for w in layer.weights]
+        size, n = slot_bytes(tensors), tensors[0].ne[2]
         wanted[size] = wanted.get(size, 0) + n
         least[size] = max(least.get(size, 0), n)
     total = sum(size * n for size, n in wanted.items())
@@ -48,9 +56,7 @@ class ExpertCache:
     stats   counters since the start
     """
 
-    def __init__(
-        self, layers: Sequence[Sequence[FileWeight]], budget: int, policy: str = POLICY
-    ) -> None:
+    def __init__(self, layers: Sequence[ExpertSet], budget: int, policy: str = POLICY) -> None:
         """Scatter the weights of each layer, and read from their files from now on.
 
         Raises AllocError if the budget is too small for a layer (see `slot_counts`).
@@ -63,8 +69,8 @@ class ExpertCache:
             )
         files: dict[Path, DirectFile] = {}
         self.layers, first = list[ExpertLayer](), 0
-        for number, weights in enumerate(layers):
-            layer = ExpertLayer(number, first, weights[0].tensor.ne[2])
+        for number, (weights, router) in enumerate(layers):
+            layer = ExpertLayer(number, first, weights[0].tensor.ne[2], router)
             for w in weights:
                 table = layer.add(w, files.setdefault(w.path, DirectFile(w.path)))
                 w.tensor.buffer, w.tensor.offset = ScatteredBuffer(table, layer, self), 0
@@ -77,6 +83,7 @@ class ExpertCache:
         self.stats = ExpertStats(sum(s.memory.size for s in self._slots.values()))
         self._changed = threading.Condition()  # guards all but a load's own slot
         self._loads: dict[int, Load] = {}
+        self._misses = 1.0  # share of recent experts that were missing
         self._loader = Loader(THREADS, max(x.memory for x in self.layers))
         for layer in self.layers:
             for expert in range(layer.n_experts):
@@ -90,20 +97,25 @@ class ExpertCache:
     def slots(self, layer: ExpertLayer) -> Slots:
         return self._slots[layer.slot_bytes]
 
-    def ensure(self, use: CacheUse, layer: ExpertLayer, experts: Numbers) -> None:
-        """Return when these experts of the layer are cached. They stay so until `use` continues
-        with another layer or is released.
+    def next_layer(self, layer: ExpertLayer) -> ExpertLayer:
+        """Return the layer that runs after a layer; after the last, the first."""
+        return self.layers[(layer.number + 1) % len(self.layers)]
 
-        Raises BackendError if the file cannot be read, KeyboardInterrupt on Ctrl-C.
-        """
-        numbers = layer.first + experts
-        many = 2 * experts.size > layer.n_experts
+    def begin(self, use: CacheUse, layer: ExpertLayer, experts: Numbers) -> list[Load]:
+        """Hold these experts of a layer until `use` continues with another layer or is released.
+        Return the loads to wait for."""
+        numbers, many = layer.first + experts, uses_most(layer, experts)
         with self._changed:
             self.usage.note(numbers, layer.number, use.begin(layer))
             slots = self.slot_of[numbers]
             missing = numbers[slots < 0]
             self.stats.n_used += numbers.size
             self.stats.n_missed += missing.size
+            self._misses += (missing.size / max(1, numbers.size) - self._misses) / WINDOW
+            if layer.forecast is not None:
+                self.stats.n_forecast += experts.size
+                self.stats.n_right += int(np.isin(experts, layer.forecast).sum())
+                layer.forecast = None
             if missing.size:
                 self._take(use, layer, numbers, missing, many)
             else:
@@ -111,10 +123,7 @@ class ExpertCache:
             pending = [self._loads[n] for n in numbers.tolist() if n in self._loads]
         for load in pending:
             self._loader.hurry(load)
-        if many:
-            self._load_ahead(self.layers[(layer.number + 1) % len(self.layers)])
-        if pending:
-            self._wait(pending)
+        return pending
 
     def _take(
         self, use: CacheUse, layer: ExpertLayer, numbers: Numbers, missing: Numbers, many: bool
@@ -147,40 +156,54 @@ class ExpertCache:
         self.slot_of[owners[owners >= 0]] = -1
         self.slot_of[numbers], slots.owner[found], slots.loading[found] = found, numbers, True
         for number, slot in zip(numbers.tolist(), found.tolist(), strict=True):
-            load = Load(partial(self._load, layer), number, slot)
+            load = Load(partial(self._load, layer), number, slot, len(layer.matrices))
             self._loads[number] = load
             self._loader.add(load, urgent)
 
-    def _load(self, layer: ExpertLayer, load: Load, memory: Bytes) -> None:
+    def _load(self, layer: ExpertLayer, load: Load, part: int, memory: Bytes) -> None:
+        """Load one matrix of an expert; after the last, the expert is cached."""
         slots, expert = self.slots(layer), load.expert - layer.first
         try:
-            for m in layer.matrices:
-                m.load(expert, slots.view(load.slot), memory)
-            layer.set_address(expert, slots.address(load.slot))
+            layer.matrices[part].load(expert, slots.view(load.slot), memory)
         except BaseException as e:  # the waiting thread raises it
             load.error = e
         with self._changed:
+            load.done += 1
+            if load.done < load.parts:
+                return
             del self._loads[load.expert]
             slots.loading[load.slot] = False
             if load.error is not None:
                 slots.owner[load.slot] = self.slot_of[load.expert] = -1
             else:
+                layer.set_address(expert, slots.address(load.slot))
                 self.stats.n_bytes += layer.nbytes
             self._changed.notify_all()
+        load.ended.set()
 
-    def _load_ahead(self, layer: ExpertLayer) -> None:
-        """Load a layer's experts while the layer before runs, as far as slots are free of experts
-        that will be used sooner."""
-        numbers = np.arange(layer.first, layer.first + layer.n_experts)
+    def foresees(self, layer: ExpertLayer) -> bool:
+        """Return True if a forecast of a layer is worth its time: experts were missing lately."""
+        return layer.router is not None and self._misses > RARE
+
+    def load_ahead(self, layer: ExpertLayer, experts: Numbers, all_used: bool) -> None:
+        """Load experts while the layer before runs.
+
+        all_used  every layer uses all its experts, so the experts of the layers that ran last are
+                  evicted, and none that will be used sooner
+        """
+        policy, least = (farthest_layer, -1.5) if all_used else (self.policy, np.inf)
+        layer.forecast = None if all_used else experts
+        numbers = layer.first + experts
         with self._changed:
             missing = numbers[self.slot_of[numbers] < 0]
-            found = self.slots(layer).find(
-                missing.size, partial(farthest_layer, self.usage), least=-1.5
-            )
+            score = partial(policy, self.usage)
+            found = self.slots(layer).find(missing.size, score, least)
             self._start(layer, missing[: found.size], found, urgent=False)
             self.stats.n_ahead += found.size
 
-    def _wait(self, pending: Iterable[Load]) -> None:
+    def wait(self, pending: Sequence[Load]) -> None:
+        """Wait for loads. Raises BackendError if the file cannot be read, KeyboardInterrupt on
+        Ctrl-C."""
         start = perf_counter()
         for load in pending:
             load.wait()

@@ -74,12 +74,16 @@ class ExpertLayer:
 
     number      of the layer in the cache's order;  first  number of its first expert in the cache
     n_experts   experts;  nbytes  of one in the file;  slot_bytes  and in a slot
+    router      matrix of its router [n_embd, n_experts], or None
+    forecast    experts that it will probably use in this pass
     memory      bytes that `load` needs
     """
 
     number: int
     first: int
     n_experts: int
+    router: Tensor | None = None
+    forecast: npt.NDArray[np.int64] | None = None
     matrices: list[Matrices] = field(default_factory=list)
     slot_bytes: int = 0
 

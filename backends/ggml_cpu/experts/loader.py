@@ -15,15 +15,19 @@ CHECK_SECONDS = 0.05  # a waiting caller checks for Ctrl-C this often
 
 @dataclass(slots=True, eq=False)
 class Load:
-    """One expert to load.
+    """One expert to load, in parts that several threads load at the same time.
 
-    run     loads it, with memory of the thread; sets `error` instead of raising
+    run     loads a part, with memory of the thread; sets `error` instead of raising
     expert  its number;  slot  its place in the cache
+    parts   number of parts;  begun, done  parts that threads have begun, and finished
     """
 
-    run: Callable[[Load, Bytes], None]
+    run: Callable[[Load, int, Bytes], None]
     expert: int
     slot: int
+    parts: int
+    begun: int = 0
+    done: int = 0
     error: BaseException | None = None
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -34,7 +38,7 @@ class Load:
 
 
 class Loader:
-    """Threads with `memory` bytes each. They start with the first load and end with `stop`."""
+    """Threads with `memory` bytes each. They start with the first loads and end with `stop`."""
 
     def __init__(self, n_threads: int, memory: int) -> None:
         self._n, self._memory = n_threads, memory
@@ -46,25 +50,18 @@ class Loader:
     def add(self, load: Load, urgent: bool) -> None:
         with self._ready:
             (self._urgent if urgent else self._later).append(load)
-            if len(self._threads) < self._n:
+            while len(self._threads) < self._n:
                 thread = threading.Thread(target=self._work, name="ggml_cpu-experts", daemon=True)
                 self._threads.append(thread)
                 thread.start()
-            self._ready.notify()
+            self._ready.notify(load.parts)
 
     def hurry(self, load: Load) -> None:
-        """Run a load before the loads for later, unless it has already started."""
+        """Run the rest of a load before the loads for later."""
         with self._ready:
             if load in self._later:
                 self._later.remove(load)
                 self._urgent.append(load)
-
-    def drop_later(self) -> list[Load]:
-        """Remove and return the loads for later that have not started."""
-        with self._ready:
-            dropped = list(self._later)
-            self._later.clear()
-        return dropped
 
     def stop(self) -> None:
         with self._ready:
@@ -73,17 +70,19 @@ class Loader:
 
     def _work(self) -> None:
         memory = aligned_bytes(self._memory, 4096)
-        while (load := self._next()) is not None:
-            load.run(load, memory)
-            load.ended.set()
-            del load  # it refers to the cache
+        while (found := self._next()) is not None:
+            load, part = found
+            load.run(load, part, memory)
+            del load, found  # they refer to the cache
 
-    def _next(self) -> Load | None:
+    def _next(self) -> tuple[Load, int] | None:
         with self._ready:
             while not self._stops:
-                if self._urgent:
-                    return self._urgent.popleft()
-                if self._later:
-                    return self._later.popleft()
+                if queue := self._urgent or self._later:
+                    load = queue[0]
+                    load.begun += 1
+                    if load.begun == load.parts:
+                        queue.popleft()
+                    return load, load.begun - 1
                 self._ready.wait()
         return None
