@@ -15,7 +15,7 @@ of the same step.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,14 @@ class Extent(NamedTuple):
         """Return a sort key: extents that contain `start` first, then by distance in bytes."""
         has_first = self.start <= start < self.start + self.nbytes
         return not has_first, max(self.start - end, start - self.start - self.nbytes, 0)
+
+
+@runtime_checkable
+class HasMatrices(Protocol):
+    """The buffer of a scattered weight, with address and bytes of its matrices' memory."""
+
+    @property
+    def matrices(self) -> tuple[int, int]: ...
 
 
 class AllowedExtents:
@@ -153,8 +161,6 @@ def _extents(layout: StepLayout, i: int, block: Words) -> Iterator[Extent]:
 
 def _cached_experts(weight: Tensor) -> Extent:
     """Return the memory of a scattered weight's matrices, which those of other layers share."""
-    from ggml_cpu.experts.cache import ScatteredBuffer
-
-    assert isinstance(weight.buffer, ScatteredBuffer)
-    start, nbytes = weight.buffer.memory
+    assert isinstance(weight.buffer, HasMatrices)
+    start, nbytes = weight.buffer.matrices
     return Extent(f"the cached experts of {weight}", start, nbytes, False)

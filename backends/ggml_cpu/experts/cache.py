@@ -261,7 +261,7 @@ class ScatteredBuffer(HostBuffer):
         self.layer, self.cache = layer, cache
 
     @property
-    def memory(self) -> tuple[int, int]:
+    def matrices(self) -> tuple[int, int]:
         """Address and bytes of the slots of the layer's experts."""
         slots = self.cache.slots(self.layer)
         return slots.address(0), slots.memory.size
