@@ -9,8 +9,8 @@ types are those of a real model. --vocab takes the tokenizer of another GGUF fil
 
 --nextn 0.8 adds a layer that drafts and is right about 80% of the tokens (bench_model/nextn.py).
 
---routing makes routers choose some experts more often, and the same experts for consecutive tokens,
-like trained ones do (bench_model/nextn.py). Text must be greedy, or follow the cycle.
+--routing makes routers prefer some experts, and choose the same experts for consecutive tokens
+(bench_model/nextn.py). Text must be greedy, or follow the cycle.
 """
 
 from __future__ import annotations

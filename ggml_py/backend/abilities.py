@@ -68,9 +68,9 @@ class ExpertStats:
     """Counters of a cache of experts.
 
     memory   bytes of the cache;  n_bytes  bytes read from the file
-    n_used   experts used by layers;  n_missed  of which were not cached or being loaded
-    n_ahead  experts loaded before a layer asked for them;  wait_seconds  for loads
-    n_forecast  experts used by layers with a forecast;  n_right  of which it named
+    n_used   experts that layers used;  n_missed  used experts that no load had begun for
+    n_ahead  experts loaded before their layer ran;  wait_seconds  time that layers waited
+    n_forecast  used experts in layers with a forecast;  n_right  used experts in the forecast
     """
 
     memory: int
@@ -81,6 +81,12 @@ class ExpertStats:
     wait_seconds: float = 0.0
     n_forecast: int = 0
     n_right: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"experts: {self.memory / 2**20:.0f} MiB cached, {self.hit_rate:.1%} hits,"
+            f" {self.n_bytes / 2**20:.0f} MiB read, {self.wait_seconds:.2f} s waited"
+        )
 
     @property
     def hit_rate(self) -> float:
@@ -93,7 +99,7 @@ class CachesExperts(Protocol):
     """A device that can read the experts of a mixture from a file when a graph needs them."""
 
     def can_cache(self, layers: Sequence[ExpertSet], budget: int) -> int:
-        """Return the bytes of a cache for the experts of these layers with at most `budget` bytes;
+        """Return the bytes of a cache of experts, at most `budget` bytes;
         0 if it is too small."""
 
     def cache_experts(self, layers: Sequence[ExpertSet], budget: int) -> ExpertStats:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 import llama_py
 from dev import tiny_models as tiny
 from ggml_cpu.experts import cache
-from ggml_cpu.experts.disk import DirectFile, staging
+from ggml_cpu.experts.disk import DirectFile, staging_memory
 from ggml_py.errors import BackendError
 from ggml_py.machine import host
 from llama_py import Model
@@ -118,7 +118,8 @@ def test_an_error_of_the_disk_leaves_a_usable_context(
         with monkeypatch.context() as patch:
             patch.setattr(os, "preadv", _broken)
             with pytest.raises(
-                BackendError, match=r"quantized.gguf: bytes \d+-\d+ .*check the disk"
+                BackendError,
+                match=r"quantized.gguf: bytes \d+-\d+ of the weights: .*check the disk",
             ):
                 for token in range(40):
                     ctx.decode([token])
@@ -164,10 +165,12 @@ def test_bytes_of_a_file(
     monkeypatch.setattr(os, "preadv", read)
     file = DirectFile(path)
     for offset, n in ((0, 20000), (1, 1), (4095, 4098), (19999, 1), (8192, 4096)):
-        np.testing.assert_array_equal(file.read(offset, n, staging(n)), data[offset : offset + n])
+        np.testing.assert_array_equal(
+            file.read(offset, n, staging_memory(n)), data[offset : offset + n]
+        )
     assert file.is_direct is (not refusal)
     with pytest.raises(BackendError, match="the file has only 20000 bytes"):
-        file.read(19000, 1001, staging(1001))
+        file.read(19000, 1001, staging_memory(1001))
 
 
 def planned_model(path: Path, **how: Any) -> LoadedModel:

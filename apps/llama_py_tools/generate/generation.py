@@ -129,6 +129,8 @@ class Summary:
         drafts = f"\n{self.drafting.text()}" if self.drafting is not None else ""
         if self.ctx is not None and self.ctx.checker is not None:
             drafts += f"\n{self.ctx.checker.text()}"
+        stats = None if self.ctx is None else self.ctx.model.expert_stats
+        drafts += "" if stats is None else f"\n{stats}"
         first = [f"load {self.load_seconds:.2f} s", self.model, *filter(None, [self.states])]
         return f"\n{' | '.join(first)}\n{' | '.join([*parts, f'stop: {reason}'])}{drafts}"
 

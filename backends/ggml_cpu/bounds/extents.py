@@ -6,8 +6,8 @@ A step may read:
 - its parameter block and the scratch
 - the kernel's constants
 
-It may write dst, the operands in `writes`, the scratch and the record of faults. There is no
-padding: even a vector load past the last element is an error. Adjacent tensors are distinguished.
+It may write dst, the operands in `writes`, the scratch and the record of faults. Even a vector load
+past the last element is an error: padding is not allowed. Adjacent tensors are distinguished.
 The check does not find an access for one operand that is completely inside another allowed operand
 of the same step.
 """
@@ -160,7 +160,7 @@ def _extents(layout: StepLayout, i: int, block: Words) -> Iterator[Extent]:
 
 
 def _cached_experts(weight: Tensor) -> Extent:
-    """Return the memory of a scattered weight's matrices, which those of other layers share."""
+    """Return the memory of a scattered weight's matrices, shared by several layers."""
     assert isinstance(weight.buffer, HasMatrices)
     start, nbytes = weight.buffer.matrices
     return Extent(f"the cached experts of {weight}", start, nbytes, False)

@@ -23,12 +23,12 @@ STATES, IDS = 2, 3  # operands of MUL_MAT_ID
 class Choice:
     """The ids that a step will read, i32 [n_tokens, n_used], and the cache of their experts.
 
-    states  the layer's input, f32 [n_tokens, n_embd], if the next layer has a forecast of it
+    states  input of the layer, f32 [n_tokens, n_embd]; None: the next layer has no forecast
     """
 
     def __init__(self, step: Step, layout: StepLayout, row: int, executor: Executor) -> None:
         """row: of the step's parameter block in the layout"""
-        buffer = _scattered(step)
+        buffer = _find_table(step)
         assert buffer is not None
         self.cache, self.layer = buffer.cache, buffer.layer
         self.first = int(step.node.param("first"))
@@ -41,8 +41,8 @@ class Choice:
             self.states = _operand(layout, row, STATES, np.float32)[:, 0]
 
     def ensure(self, use: CacheUse) -> None:
-        """Return when the chosen experts are cached, and stay so while `use` holds them. Meanwhile
-        start loading experts that the next layer will probably use."""
+        """Start loading the experts that the next layer will probably use, and return when the
+        chosen experts are cached. `use` holds them."""
         experts = np.unique(self._ids).astype(np.int64) - self.first
         experts = experts[(experts >= 0) & (experts < self.layer.n_experts)]  # others are reported
         pending = self.cache.begin(use, self.layer, experts)
@@ -65,7 +65,7 @@ class Choice:
 
 def choice_key(step: Step) -> tuple[int, int] | None:
     """Return a key of the experts and ids that a step reads; None if it reads no cached experts."""
-    buffer = _scattered(step)
+    buffer = _find_table(step)
     return None if buffer is None else (id(buffer.layer), id(step.operands[IDS]))
 
 
@@ -78,7 +78,7 @@ def _operand(layout: StepLayout, row: int, i: int, dtype: type[Any]) -> npt.NDAr
     return np.ndarray(ne[::-1], dtype, memory, strides=nb[::-1])
 
 
-def _scattered(step: Step) -> ScatteredBuffer | None:
+def _find_table(step: Step) -> ScatteredBuffer | None:
     weight = step.operands[1] if len(step.operands) > IDS else None
     buffer = None if weight is None else weight.buffer
     return buffer if isinstance(buffer, ScatteredBuffer) else None

@@ -18,7 +18,7 @@ def staging_bytes(nbytes: int) -> int:
     return (nbytes + 2 * PAGE - 1) // PAGE * PAGE
 
 
-def staging(nbytes: int) -> Bytes:
+def staging_memory(nbytes: int) -> Bytes:
     """Return memory for parts of at most `nbytes`."""
     return aligned_bytes(staging_bytes(nbytes), PAGE)
 
@@ -45,9 +45,9 @@ class DirectFile:
             self._open()
 
     def read(self, offset: int, nbytes: int, memory: Bytes) -> Bytes:
-        """Return the bytes from `offset` on, inside `memory` (see `staging`).
+        """Return the bytes from `offset` on, inside `memory` (see `staging_memory`).
 
-        Raises BackendError if they cannot be read, or if the file has become shorter.
+        Raises BackendError if reading fails, or if the file has become shorter.
         """
         start = offset // PAGE * PAGE
         end, done = offset + nbytes, 0
@@ -61,7 +61,7 @@ class DirectFile:
                 done += got
         except OSError as e:
             raise BackendError(
-                f"{self.path}: bytes {offset}-{end - 1} of the weights cannot be read: "
+                f"{self.path}: bytes {offset}-{end - 1} of the weights: "
                 f"{e.strerror or e}; check the disk and the file, then try again"
             ) from e
         return memory[offset - start : end - start]
@@ -81,7 +81,7 @@ class DirectFile:
         return got
 
     def close(self) -> None:
-        """Close the file; an earlier error of it is not reported again."""
+        """Close the file."""
         if self._fd >= 0:
             with suppress(OSError):
                 os.close(self._fd)

@@ -1,4 +1,4 @@
-"""Replacement policies: scores of cached experts. Those with the lowest scores are evicted."""
+"""Replacement policies: scores of cached experts. Experts with the lowest scores are evicted."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Usage:
         self.now, self.this, self.layer = 0, 0, 0
 
     def note(self, experts: Numbers, layer: int, is_new_pass: bool) -> None:
-        """Count a use of each of these experts of a layer."""
+        """Count one use of some experts of a layer."""
         self.now += 1
         self.this += is_new_pass
         self.layer = layer
-        self.counts[experts] = self.decayed(experts) + 1
+        self.counts[experts] = self.decayed_counts(experts) + 1
         self.last[experts], self.passes[experts] = self.now, self.this
 
-    def decayed(self, experts: Numbers) -> Scores:
+    def decayed_counts(self, experts: Numbers) -> Scores:
         """Return the experts' uses, with older uses counting less."""
         ages = (self.this - self.passes[experts]) / HALF_LIFE
         return self.counts[experts] * 0.5**ages
@@ -52,7 +52,7 @@ def least_recently_used(usage: Usage, experts: Numbers) -> Scores:
 
 
 def least_frequently_used(usage: Usage, experts: Numbers) -> Scores:
-    return usage.decayed(experts) - 1e-3 * usage.distance(experts) / usage.n_layers
+    return usage.decayed_counts(experts) - 1e-3 * usage.distance(experts) / usage.n_layers
 
 
 def least_stale(usage: Usage, experts: Numbers) -> Scores:
@@ -65,7 +65,7 @@ def least_stale(usage: Usage, experts: Numbers) -> Scores:
 
 def farthest_layer(usage: Usage, experts: Numbers) -> Scores:
     """Score by the distance of the layer: best for prompts, which use all experts in order."""
-    return usage.decayed(experts) / (1.0 + usage.this) - usage.distance(experts)
+    return usage.decayed_counts(experts) / (1.0 + usage.this) - usage.distance(experts)
 
 
 POLICIES: dict[str, Callable[[Usage, Numbers], Scores]] = {
