@@ -21,8 +21,8 @@ from ggml_py.backend import (
     Bytes,
     CompileOptions,
     CPUs,
-    ExpertSet,
     ExpertStats,
+    ExpertWeights,
     HostBuffer,
     KernelTime,
     MaskLogits,
@@ -120,13 +120,13 @@ class CPUDevice:
             self._panels.expect(repacked_sizes(weights))
             load_repack_kernels(weights)
 
-    def can_cache(self, layers: Sequence[ExpertSet], budget: int) -> int:
+    def can_cache(self, layers: Sequence[ExpertWeights], budget: int) -> int:
         from ggml_cpu.experts.cache import slot_counts
 
         counts = slot_counts(layers, budget) if hasattr(os, "preadv") else None
         return sum(size * n for size, n in counts.items()) if counts else 0
 
-    def cache_experts(self, layers: Sequence[ExpertSet], budget: int) -> ExpertStats:
+    def cache_experts(self, layers: Sequence[ExpertWeights], budget: int) -> ExpertStats:
         from ggml_cpu.experts.cache import ExpertCache
 
         return ExpertCache(layers, budget).stats

@@ -33,7 +33,7 @@ from dev.compare import bench_model
 from dev.compare.bench_model import vocabulary
 from dev.compare.bench_model.blocks import RandomMatrix
 from dev.compare.bench_model.mix import BASE, Mix
-from dev.compare.bench_model.nextn import Cycle, Routing
+from dev.compare.bench_model.nextn import Cycle, RouterBias
 from dev.compare.bench_model.spec import Architecture, TensorSpec, Value
 from dev.compare.bench_model.vocabulary import Vocabulary
 
@@ -145,7 +145,7 @@ def main() -> int:
         if args.nextn is not None:
             arch = arch.with_nextn()
         if args.nextn is not None or args.routing:
-            rate, routing = args.nextn or 0.0, Routing() if args.routing else None
+            rate, routing = args.nextn or 0.0, RouterBias() if args.routing else None
             cycle = Cycle(vocab, arch.n_embd, rate, args.seed, routing)
         write(args.out, arch, args.type, vocab, args.seed, cycle, args.hole)
     except (OSError, ValueError) as error:

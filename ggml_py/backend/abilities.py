@@ -56,7 +56,7 @@ class FileWeight(NamedTuple):
     offset: int
 
 
-class ExpertSet(NamedTuple):
+class ExpertWeights(NamedTuple):
     """The weights of the experts of a layer, and the matrix of the router that chooses them."""
 
     weights: Sequence[FileWeight]
@@ -98,11 +98,11 @@ class ExpertStats:
 class CachesExperts(Protocol):
     """A device that can read the experts of a mixture from a file when a graph needs them."""
 
-    def can_cache(self, layers: Sequence[ExpertSet], budget: int) -> int:
+    def can_cache(self, layers: Sequence[ExpertWeights], budget: int) -> int:
         """Return the bytes of a cache of experts, at most `budget` bytes;
         0 if it is too small."""
 
-    def cache_experts(self, layers: Sequence[ExpertSet], budget: int) -> ExpertStats:
+    def cache_experts(self, layers: Sequence[ExpertWeights], budget: int) -> ExpertStats:
         """Read these weights from their files from now on; return the counters."""
 
 

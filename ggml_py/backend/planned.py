@@ -15,8 +15,8 @@ from ggml_py._moved import former_names
 from ggml_py.backend.abilities import (
     SCATTERED,
     CachesExperts,
-    ExpertSet,
     ExpertStats,
+    ExpertWeights,
     Fuses,
     LimitsBuffers,
     SupportsRepacking,
@@ -98,12 +98,12 @@ class PlanningDevice(NullDevice):
             weight.layout, size = found
             weight.buffer, weight.offset = self.alloc(size), 0
 
-    def can_cache(self, layers: Sequence[ExpertSet], budget: int) -> int:
+    def can_cache(self, layers: Sequence[ExpertWeights], budget: int) -> int:
         if not self.repack or not isinstance(self.device, CachesExperts):
             return 0
         return self.device.can_cache(layers, budget)
 
-    def cache_experts(self, layers: Sequence[ExpertSet], budget: int) -> ExpertStats:
+    def cache_experts(self, layers: Sequence[ExpertWeights], budget: int) -> ExpertStats:
         """Set the layout that the weights would have."""
         for t in (w.tensor for layer in layers for w in layer.weights):
             found = self.repacked_layout(t, ("MUL_MAT_ID",))

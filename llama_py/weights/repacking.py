@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ggml_py.backend import Device, ExpertSet, FileWeight
+from ggml_py.backend import Device, ExpertWeights, FileWeight
 from ggml_py.machine import host
 from ggml_py.tensor import Tensor
 from llama_py.weights.placement import EXPERTS
@@ -131,14 +131,16 @@ def plan_repacking(
     return RepackingPlan(free, repacked, mapped, frozenset(stay))
 
 
-def group_experts(weights: Iterable[FileWeight], tensors: Mapping[str, Tensor]) -> list[ExpertSet]:
+def group_experts(
+    weights: Iterable[FileWeight], tensors: Mapping[str, Tensor]
+) -> list[ExpertWeights]:
     """Return the weights of experts that are used together: of one layer, and of one set, with the
     layer's router."""
     found: dict[tuple[int, str], list[FileWeight]] = {}
     for w in weights:
         if group := re.search(EXPERTS, w.tensor.name):
             found.setdefault((_group(w.tensor.name).layer, group[2]), []).append(w)
-    return [ExpertSet(found[key], _router(found[key], tensors)) for key in sorted(found)]
+    return [ExpertWeights(found[key], _router(found[key], tensors)) for key in sorted(found)]
 
 
 def _router(weights: Sequence[FileWeight], tensors: Mapping[str, Tensor]) -> Tensor | None:

@@ -12,11 +12,11 @@ from time import perf_counter
 import numpy as np
 
 from ggml_cpu.experts.disk import DirectFile, staging_bytes
-from ggml_cpu.experts.layer import ExpertLayer, slot_bytes
-from ggml_cpu.experts.loader import Load, Loader
+from ggml_cpu.experts.layer import CachedLayer, slot_bytes
+from ggml_cpu.experts.loader import ExpertLoad, LoaderThreads
 from ggml_cpu.experts.policies import POLICIES, Numbers, Usage, farthest_layer
 from ggml_cpu.experts.slots import Slots
-from ggml_py.backend import Bytes, ExpertSet, ExpertStats, HostBuffer
+from ggml_py.backend import Bytes, ExpertStats, ExpertWeights, HostBuffer
 from ggml_py.errors import AllocError, BackendError
 
 THREADS = 8  # reads at a time, and threads that repack
@@ -25,12 +25,12 @@ WINDOW = 256  # recent layers
 RARE = 0.004  # share of missing experts below which forecasts take longer than they save
 
 
-def uses_most(layer: ExpertLayer, experts: Numbers) -> bool:
+def uses_most(layer: CachedLayer, experts: Numbers) -> bool:
     """Return True if a batch uses most experts of a layer, like a prompt."""
     return 2 * experts.size > layer.n_experts
 
 
-def slot_counts(layers: Sequence[ExpertSet], budget: int) -> dict[int, int] | None:
+def slot_counts(layers: Sequence[ExpertWeights], budget: int) -> dict[int, int] | None:
     """Return the number of slots of each size for a budget of bytes; None if a layer does not fit.
 
     The budget includes the memory of the loading threads. Each size has a share of the budget like
@@ -56,7 +56,7 @@ class ExpertCache:
     stats   counters since the start
     """
 
-    def __init__(self, layers: Sequence[ExpertSet], budget: int, policy: str = POLICY) -> None:
+    def __init__(self, layers: Sequence[ExpertWeights], budget: int, policy: str = POLICY) -> None:
         """Scatter the weights of each layer, and read from their files from now on.
 
         Raises AllocError if the budget is too small for a layer (see `slot_counts`).
@@ -68,9 +68,9 @@ class ExpertCache:
                 "memory limit (--memory), or map the weights (--no-repack)"
             )
         files: dict[Path, DirectFile] = {}
-        self.layers, first = list[ExpertLayer](), 0
+        self.layers, first = list[CachedLayer](), 0
         for number, (weights, router) in enumerate(layers):
-            layer = ExpertLayer(number, first, weights[0].tensor.ne[2], router)
+            layer = CachedLayer(number, first, weights[0].tensor.ne[2], router)
             for w in weights:
                 table = layer.add(w, files.setdefault(w.path, DirectFile(w.path)))
                 w.tensor.buffer, w.tensor.offset = ScatteredBuffer(table, layer, self), 0
@@ -82,9 +82,9 @@ class ExpertCache:
         self.policy = POLICIES[policy]
         self.stats = ExpertStats(sum(s.memory.size for s in self._slots.values()))
         self._changed = threading.Condition()  # guards all but a load's own slot
-        self._loads: dict[int, Load] = {}
+        self._loads: dict[int, ExpertLoad] = {}
         self._misses = 1.0  # share of recent experts that were missing
-        self._loader = Loader(THREADS, max(x.memory for x in self.layers))
+        self._loader = LoaderThreads(THREADS, max(x.memory for x in self.layers))
         for layer in self.layers:
             for expert in range(layer.n_experts):
                 layer.set_address(expert, self.slots(layer).address(0))
@@ -94,14 +94,14 @@ class ExpertCache:
         """Return the use of the cache by one run of a program."""
         return CacheUse(self)
 
-    def slots(self, layer: ExpertLayer) -> Slots:
+    def slots(self, layer: CachedLayer) -> Slots:
         return self._slots[layer.slot_bytes]
 
-    def next_layer(self, layer: ExpertLayer) -> ExpertLayer:
+    def next_layer(self, layer: CachedLayer) -> CachedLayer:
         """Return the layer that runs after a layer; after the last, the first."""
         return self.layers[(layer.number + 1) % len(self.layers)]
 
-    def begin(self, use: CacheUse, layer: ExpertLayer, experts: Numbers) -> list[Load]:
+    def begin(self, use: CacheUse, layer: CachedLayer, experts: Numbers) -> list[ExpertLoad]:
         """Hold these experts of a layer until `use` continues with another layer or is released.
         Return the loads to wait for."""
         numbers, many = layer.first + experts, uses_most(layer, experts)
@@ -126,7 +126,7 @@ class ExpertCache:
         return pending
 
     def _take(
-        self, use: CacheUse, layer: ExpertLayer, numbers: Numbers, missing: Numbers, many: bool
+        self, use: CacheUse, layer: CachedLayer, numbers: Numbers, missing: Numbers, many: bool
     ) -> None:
         """Start loading missing experts, and hold the slots of all. While another run holds too
         many slots, wait without holding any of this layer."""
@@ -149,18 +149,18 @@ class ExpertCache:
         self._start(layer, missing, found, urgent=True)
         use.hold(slots, self.slot_of[numbers])
 
-    def _start(self, layer: ExpertLayer, numbers: Numbers, found: Numbers, urgent: bool) -> None:
+    def _start(self, layer: CachedLayer, numbers: Numbers, found: Numbers, urgent: bool) -> None:
         """Start loading experts into slots, whose experts are evicted."""
         slots = self.slots(layer)
         owners = slots.owner[found]
         self.slot_of[owners[owners >= 0]] = -1
         self.slot_of[numbers], slots.owner[found], slots.loading[found] = found, numbers, True
         for number, slot in zip(numbers.tolist(), found.tolist(), strict=True):
-            load = Load(partial(self._load, layer), number, slot, len(layer.matrices))
+            load = ExpertLoad(partial(self._load, layer), number, slot, len(layer.matrices))
             self._loads[number] = load
             self._loader.add(load, urgent)
 
-    def _load(self, layer: ExpertLayer, load: Load, part: int, memory: Bytes) -> None:
+    def _load(self, layer: CachedLayer, load: ExpertLoad, part: int, memory: Bytes) -> None:
         """Load one matrix of an expert; after the last, the expert is cached."""
         slots, expert = self.slots(layer), load.expert - layer.first
         try:
@@ -181,11 +181,11 @@ class ExpertCache:
             self._changed.notify_all()
         load.ended.set()
 
-    def foresees(self, layer: ExpertLayer) -> bool:
+    def foresees(self, layer: CachedLayer) -> bool:
         """Return True if a forecast of a layer is worth its time: experts were missing lately."""
         return layer.router is not None and self._misses > RARE
 
-    def load_ahead(self, layer: ExpertLayer, experts: Numbers, all_used: bool) -> None:
+    def load_ahead(self, layer: CachedLayer, experts: Numbers, all_used: bool) -> None:
         """Load experts while the layer before runs.
 
         all_used  every layer uses all its experts, so the experts of the layers that ran last are
@@ -201,7 +201,7 @@ class ExpertCache:
             self._start(layer, missing[: found.size], found, urgent=False)
             self.stats.n_ahead += found.size
 
-    def wait(self, pending: Sequence[Load]) -> None:
+    def wait(self, pending: Sequence[ExpertLoad]) -> None:
         """Wait for loads. Raises BackendError if the file cannot be read, KeyboardInterrupt on
         Ctrl-C."""
         start = perf_counter()
@@ -221,7 +221,7 @@ class CacheUse:
         self._layer = -1
         self._held = list[tuple[Slots, Numbers]]()
 
-    def begin(self, layer: ExpertLayer) -> bool:
+    def begin(self, layer: CachedLayer) -> bool:
         """Release the slots of other layers; return True if a new pass begins."""
         if layer.number == self._layer:
             return False
@@ -256,7 +256,7 @@ class ScatteredBuffer(HostBuffer):
 
     __slots__ = ("cache", "layer")
 
-    def __init__(self, table: Bytes, layer: ExpertLayer, cache: ExpertCache) -> None:
+    def __init__(self, table: Bytes, layer: CachedLayer, cache: ExpertCache) -> None:
         super().__init__(table)
         self.layer, self.cache = layer, cache
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ggml_cpu.executor import Executor
 from ggml_cpu.experts.cache import CacheUse, ScatteredBuffer, uses_most
 from ggml_cpu.experts.forecast import MOST, Forecast
-from ggml_cpu.experts.layer import ExpertLayer
+from ggml_cpu.experts.layer import CachedLayer
 from ggml_cpu.layout import StepLayout
 from ggml_cpu.params import NB, NE, TENSOR_WORDS, TENSORS
 from ggml_cpu.step import Step
@@ -20,7 +20,7 @@ from ggml_py.types import F32
 STATES, IDS = 2, 3  # operands of MUL_MAT_ID
 
 
-class Choice:
+class ChosenExperts:
     """The ids that a step will read, i32 [n_tokens, n_used], and the cache of their experts.
 
     states  input of the layer, f32 [n_tokens, n_embd]; None: the next layer has no forecast
@@ -54,7 +54,7 @@ class Choice:
         if pending:
             self.cache.wait(pending)
 
-    def _load_forecast(self, following: ExpertLayer) -> None:
+    def _load_forecast(self, following: CachedLayer) -> None:
         router, states = following.router, self.states
         if router is None or states is None or router.ne[0] != states.shape[1]:
             return

@@ -69,7 +69,7 @@ class Matrices:
 
 
 @dataclass(slots=True, eq=False)
-class ExpertLayer:
+class CachedLayer:
     """The experts of a layer.
 
     number      of the layer in the cache's order;  first  number of its first expert in the cache

@@ -14,7 +14,7 @@ CHECK_SECONDS = 0.05  # a waiting caller checks for Ctrl-C this often
 
 
 @dataclass(slots=True, eq=False)
-class Load:
+class ExpertLoad:
     """One expert to load, in parts that several threads load at the same time.
 
     run     loads a part, with memory of the thread; sets `error` instead of raising
@@ -22,7 +22,7 @@ class Load:
     parts   number of parts;  begun, done  parts that threads have begun, and finished
     """
 
-    run: Callable[[Load, int, Bytes], None]
+    run: Callable[[ExpertLoad, int, Bytes], None]
     expert: int
     slot: int
     parts: int
@@ -37,17 +37,17 @@ class Load:
             raise_noted()
 
 
-class Loader:
+class LoaderThreads:
     """Threads with `memory` bytes each. They start with the first loads and end with `stop`."""
 
     def __init__(self, n_threads: int, memory: int) -> None:
         self._n, self._memory = n_threads, memory
-        self._urgent, self._later = deque[Load](), deque[Load]()
+        self._urgent, self._later = deque[ExpertLoad](), deque[ExpertLoad]()
         self._ready = threading.Condition()
         self._threads = list[threading.Thread]()
         self._stops = False
 
-    def add(self, load: Load, urgent: bool) -> None:
+    def add(self, load: ExpertLoad, urgent: bool) -> None:
         with self._ready:
             (self._urgent if urgent else self._later).append(load)
             while len(self._threads) < self._n:
@@ -56,7 +56,7 @@ class Loader:
                 thread.start()
             self._ready.notify(load.parts)
 
-    def hurry(self, load: Load) -> None:
+    def hurry(self, load: ExpertLoad) -> None:
         """Run the rest of a load before the loads for later."""
         with self._ready:
             if load in self._later:
@@ -75,7 +75,7 @@ class Loader:
             load.run(load, part, memory)
             del load, found  # they refer to the cache
 
-    def _next(self) -> tuple[Load, int] | None:
+    def _next(self) -> tuple[ExpertLoad, int] | None:
         with self._ready:
             while not self._stops:
                 if queue := self._urgent or self._later:

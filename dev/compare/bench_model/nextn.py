@@ -6,7 +6,7 @@ of a row both encode the successor. The trunk's last norm keeps the first half, 
 norm the second half, in which rows of disagreeing tokens are exchanged.
 
 Since a state is nearly its token's embedding, the embeddings also decide which experts routers
-choose. Without `Routing` all tokens choose independently.
+choose. Without `RouterBias` all tokens choose independently.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ GROUP = 20  # each group has the same number of wrong drafts
 
 
 @dataclass(frozen=True)
-class Routing:
+class RouterBias:
     """Shares of the variance of routers' logits.
 
     The defaults were chosen, not measured: a model's paper reports which experts it prefers per
@@ -62,7 +62,12 @@ class Cycle:
     """
 
     def __init__(
-        self, vocab: Vocabulary, n_embd: int, rate: float, seed: int, routing: Routing | None = None
+        self,
+        vocab: Vocabulary,
+        n_embd: int,
+        rate: float,
+        seed: int,
+        routing: RouterBias | None = None,
     ) -> None:
         if not 0 <= rate <= 1:
             raise ValueError(f"a layer cannot agree at a rate of {rate}; give one from 0 to 1")
