@@ -32,7 +32,7 @@ from ggml_py.tensor import Tensor
 
 if TYPE_CHECKING:
     from ggml_cpu.experts.cache import CacheUse, ExpertCache
-    from ggml_cpu.experts.choice import ChosenExperts
+    from ggml_cpu.experts.choice import ExpertDemand
 
 SLICE_SECONDS = 0.05  # native time between returns to Python (Ctrl-C), which cost cache misses
 OFTEN = 32  # runs after which the program is laid out with fewer barriers
@@ -101,14 +101,14 @@ class CPUProgram:
             words += addresses[e.kernel.name], block, stride, how
         return np.array(words, np.int64).reshape(-1, ENTRY_WORDS)
 
-    def _find_choices(self, order: list[int]) -> dict[int, ChosenExperts]:
+    def _find_choices(self, order: list[int]) -> dict[int, ExpertDemand]:
         """Return the experts that must be cached before an entry, by its place in `order`. The
         entries that choose them are before it."""
         if not any(map(_is_scattered, self.steps)):
             return {}
-        from ggml_cpu.experts.choice import ChosenExperts, choice_key
+        from ggml_cpu.experts.choice import ExpertDemand, choice_key
 
-        known, found = set[object](), dict[int, ChosenExperts]()
+        known, found = set[object](), dict[int, ExpertDemand]()
         for n, i in enumerate(order):
             entry = self._layout.entries[i]
             step = self.steps[entry.step]
@@ -116,7 +116,7 @@ class CPUProgram:
             if key is not None and key not in known:
                 known.add(key)
                 row = self._layout.rows[entry.step][0]
-                found[n] = ChosenExperts(step, self._layout, row, self.executor)
+                found[n] = ExpertDemand(step, self._layout, row, self.executor)
         return found
 
     def _cut(self, order: list[int], ends: set[int]) -> list[tuple[int, int]]:

@@ -20,7 +20,7 @@ from ggml_py.types import F32
 STATES, IDS = 2, 3  # operands of MUL_MAT_ID
 
 
-class ChosenExperts:
+class ExpertDemand:
     """The ids that a step will read, i32 [n_tokens, n_used], and the cache of their experts.
 
     states  input of the layer, f32 [n_tokens, n_embd]; None: the next layer has no forecast
