@@ -109,7 +109,29 @@ def test_each_has_its_own_metrics_slots_and_settings(client: TestClient) -> None
         assert client.get("/props", params=where).json()["model_alias"] == name
     props = client.get("/props").json()
     assert props["role"] == "router" and props["max_instances"] == 2
-    assert client.get("/metrics").json()["error"]["message"].startswith("model name is missing")
+    message = client.get("/metrics").json()["error"]["message"]
+    assert message.endswith(
+        'is missing from the request; set "model" to a name of /v1/models, such as: a, b, c'
+    )
+
+
+@pytest.mark.parametrize("flags", [("--models-dir", "alone"), ("-m", "b.gguf")])
+def test_a_request_can_omit_the_name_of_the_usual_model(
+    folder: Path, tmp_path: Path, flags: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only model, or the only one of -m."""
+    monkeypatch.chdir(folder)
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "b.gguf").symlink_to(DEMO)
+    given = (
+        [flags[0], str(tmp_path / "alone")]
+        if flags[1] == "alone"
+        else [*flags, "--models-dir", "."]
+    )
+    pool = made(*given)
+    found = ask(client_of(pool), "", max_tokens=1)
+    assert found.status_code == 200 and found.json()["model"] == "b"
+    pool.close()
 
 
 def test_one_that_broke_is_shown_and_loaded_anew(

@@ -27,6 +27,7 @@ _NO_MODELS = (
     f"; the server has no models: download one, such as: {PULL}, then start the server again or"
     " open /v1/models?reload=1"
 )
+MAX_NAMES = 8  # that an error lists
 
 
 @dataclass
@@ -115,7 +116,7 @@ class ModelPool:
     """Models of a server.
 
     models   loaded models and waiting requests
-    several  requests must name their model; otherwise any name is accepted
+    several  requests name their model, or mean `usual_entry`; otherwise any name is accepted
     autoload a request loads the model that it names
     ready    requests are served
     again    makes the entries again, if models have changed
@@ -152,6 +153,13 @@ class ModelPool:
         return next(iter(self.entries.values()))
 
     @property
+    def usual_entry(self) -> ModelEntry | None:
+        """Return the only model of -m, or the only model; None if there are several."""
+        entries = [*self.entries.values()]
+        found = [entry for entry in entries if entry.kind == "file"] or entries
+        return found[0] if len(found) == 1 else None
+
+    @property
     def sees(self) -> bool:
         """True if a model takes images, or may do so once it is loaded."""
         if self.several or not self.entries:
@@ -186,7 +194,11 @@ class ModelPool:
     def find_entry(self, name: str) -> ModelEntry:
         """Return the entry with this name; HTTPError if it does not exist."""
         if not name:
-            raise invalid("model name is missing from the request")
+            names = ", ".join([*self.entries][:MAX_NAMES])
+            remedy = f'; set "model" to a name of /v1/models, such as: {names}'
+            raise invalid(
+                "model name is missing from the request" + (remedy if names else _NO_MODELS)
+            )
         known = {other: e for e in self.entries.values() for other in e.others} | self.entries
         found = find_name(name, known)
         if found is None:

@@ -38,14 +38,14 @@ class LeasedResponse:
 
 
 async def find_entry(request: Request, pool: ModelPool) -> ModelEntry:
-    """Return the model that a request means."""
+    """Return the model that a request names, or the usual one."""
     if not pool.several:
         return pool.single_entry
     name = request.query_params.get("model", "")
     if request.method == "POST":
         body = await read_json(request)
         name = text(body, "model", name) if isinstance(body, dict) else name
-    return pool.find_entry(name)
+    return (None if name else pool.usual_entry) or pool.find_entry(name)
 
 
 async def lease(request: Request, pool: ModelPool) -> Lease[ServedModel] | None:

@@ -2,50 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
-
-from feature import (
-    ASK,
-    MODEL,
-    QUESTION,
-    TEXTS,
-    URL,
-    check_call,
-    check_parts,
-    check_text,
-    check_vectors,
-    check_weather,
-    run,
-    weather,
-)
-from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.llms import ChatMessage
+from feature import MODEL, TEXTS, URL, check_vectors, run
 from llama_index.embeddings.ollama import OllamaEmbedding
 from llama_index.llms.ollama import Ollama
-from schemas import Weather
+from llama_index_chat import ChatFeatures
 
-model: Any = Ollama(MODEL, URL, request_timeout=120.0)
-
-
-def chat() -> str:
-    return check_text(model.chat([ChatMessage(ASK)]).message.content)
-
-
-def stream() -> str:
-    return check_parts(part.delta for part in model.stream_chat([ChatMessage(ASK)]))
-
-
-def tools() -> str:
-    async def ask() -> Any:
-        agent = FunctionAgent(tools=[weather], llm=model, allow_parallel_tool_calls=False)
-        return await agent.run(QUESTION)
-
-    return check_call(str(asyncio.run(ask())))
-
-
-def schema() -> str:
-    return check_weather(model.as_structured_llm(Weather).complete(QUESTION).raw)
+features = ChatFeatures(Ollama(MODEL, URL, request_timeout=120.0))
 
 
 def embeddings() -> str:
@@ -53,6 +15,6 @@ def embeddings() -> str:
 
 
 run(
-    "llama-index-llms-ollama", chat=chat, stream=stream, tools=tools, schema=schema,
-    embeddings=embeddings,
+    "llama-index-llms-ollama", chat=features.chat, stream=features.stream, tools=features.tools,
+    schema=features.schema, embeddings=embeddings,
 )  # fmt: skip

@@ -2,57 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
-from feature import (
-    ASK,
-    KEY,
-    MODEL,
-    OPENAI,
-    QUESTION,
-    TEXTS,
-    check_call,
-    check_logprobs,
-    check_parts,
-    check_text,
-    check_vectors,
-    check_weather,
-    run,
-    weather,
-)
-from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.llms import ChatMessage
+from feature import KEY, MODEL, OPENAI, TEXTS, check_logprobs, check_vectors, run
 from llama_index.embeddings.openai_like import OpenAILikeEmbedding
 from llama_index.llms.openai_like import OpenAILike
-from schemas import Weather
+from llama_index_chat import MESSAGES, ChatFeatures
 
 HOW: Any = {
     "model": MODEL, "api_base": OPENAI, "api_key": KEY, "is_chat_model": True,
     "is_function_calling_model": True, "should_use_structured_outputs": True,
     "context_window": 8192,
 }  # fmt: skip
-model: Any = OpenAILike(**HOW)
-
-
-def chat() -> str:
-    return check_text(model.chat([ChatMessage(ASK)]).message.content)
-
-
-def stream() -> str:
-    return check_parts(part.delta for part in model.stream_chat([ChatMessage(ASK)]))
-
-
-def tools() -> str:
-    async def ask() -> Any:
-        agent = FunctionAgent(tools=[weather], llm=model, allow_parallel_tool_calls=False)
-        return await agent.run(QUESTION)
-
-    return check_call(str(asyncio.run(ask())))
-
-
-def schema() -> str:
-    return check_weather(model.as_structured_llm(Weather).complete(QUESTION).raw)
+features = ChatFeatures(OpenAILike(**HOW))
 
 
 def embeddings() -> str:
@@ -61,11 +23,11 @@ def embeddings() -> str:
 
 
 def logprobs() -> str:
-    found: Any = OpenAILike(**HOW, logprobs=True, top_logprobs=2).chat([ChatMessage(ASK)]).logprobs
+    found: Any = OpenAILike(**HOW, logprobs=True, top_logprobs=2).chat(MESSAGES).logprobs
     return check_logprobs(max(one.logprob for one in token) for token in found)
 
 
 run(
-    "llama-index-llms-openai-like", chat=chat, stream=stream, tools=tools, schema=schema,
-    embeddings=embeddings, logprobs=logprobs,
+    "llama-index-llms-openai-like", chat=features.chat, stream=features.stream,
+    tools=features.tools, schema=features.schema, embeddings=embeddings, logprobs=logprobs,
 )  # fmt: skip
