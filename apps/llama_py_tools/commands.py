@@ -55,7 +55,7 @@ COMMANDS = {
     "graph": Command(
         "llama_py_tools.graph", "dump, view, profile and compare graphs", ranks="plan"
     ),
-    "gguf": Command("llama_py_tools.gguf", "inspect, quantize, split and merge GGUF files"),
+    "gguf": Command("llama_py_tools.gguf", "inspect, convert, quantize and split GGUF files"),
     "imatrix": Command(
         "llama_py_tools.measure.imatrix", "compute an importance matrix for quantization", True
     ),

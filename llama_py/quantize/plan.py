@@ -127,7 +127,7 @@ class _Choice:
         if type != t.type and t.type.is_quantized and not self.wishes.allow_requantize:
             raise GGUFError(
                 f"{name} is already {t.type}, so quantizing it to {type} loses more precision; "
-                "quantize the original model, or use --allow-requantize"
+                "quantize the original model, or use llama-py-gguf quantize --allow-requantize"
             )
         needs = type != t.type and wants_imatrix(name, type, self.wishes.type.name)
         return TensorJob(t, name, type, part, type != wanted, needs)

@@ -87,11 +87,11 @@ class RepackingPlan:
         parts += [f"{what} of {_layers(dense)}"] if dense else []
         then = "remain in the file, which is slow"
         if self.cached:
-            then = f"are read from the file when they are needed; {_gib(self.cached)} are cached"
+            then = f"are read from the file when they are needed; {_size(self.cached)} are cached"
         return (
-            f"the weights need {_gib(self.repacked + self.mapped)}, but only {_gib(self.free)} of"
-            f" memory is free: {' and '.join(parts)} ({_gib(self.mapped)}) {then};"
-            " use a smaller model or type"
+            f"the weights need {_size(self.repacked + self.mapped)}, but only {_size(self.free)} of"
+            f" memory is free: {' and '.join(parts)} ({_size(self.mapped)}) {then};"
+            " use a smaller model, type or context"
         )
 
 
@@ -169,5 +169,5 @@ def _layers(numbers: Iterable[int]) -> str:
     return " and ".join([*shown, *(["the output"] if -1 in numbers else [])])
 
 
-def _gib(n: int) -> str:
-    return f"{n / 2**30:.2f} GiB"
+def _size(n: int) -> str:
+    return f"{n / 2**30:.2f} GiB" if n >= 2**26 else f"{n / 2**20:.2f} MiB"

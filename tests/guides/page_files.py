@@ -111,6 +111,12 @@ def _write_folder_of_models(path: Path) -> None:
     shutil.copy(DEMO, path / "sea-0.6b.gguf")
 
 
+def _write_project(path: Path) -> None:
+    """Write the files of the project that its metadata needs."""
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, path.parent)
+
+
 def _write_kernels(path: Path) -> None:
     """Write a cache with kernels of another version."""
     other = path / "cpu" / "023377c6b0329974"
@@ -183,6 +189,7 @@ FILES: dict[str, Callable[[Path], None]] = {
     "dog.jpg": _write_picture,
     "~/models": _write_folder_of_models,
     "~/.config/fish/completions": partial(Path.mkdir, parents=True),
+    "pip install": _write_project,
     "docs": Path.mkdir,
     "cache": _write_kernels,
 }

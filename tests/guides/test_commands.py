@@ -22,12 +22,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from ggml_cpu.target import host_features, usable
 from tests.cli.hub_server import hub
 from tests.guides.page_files import write_named
 from tests.support.commands import DEMO, ROOT, SCRIPTS, clean_environment
 from tests.support.limits import SECONDS, has_ipv6
 
-LIMIT = 36  # entries of not_run.txt
+LIMIT = 16  # entries of not_run.txt
 GENERATED = {"options.md", "llama-completion.md", "architectures.md", "ops.md"}
 PAGES = [
     ROOT / "README.md",
@@ -42,9 +43,17 @@ MACHINE = re.compile(
     r"|llama-py-graph profile|llama-py-bench --roofline"
 )
 DEVICE = re.compile(r"  Device |  cpu: \w+ \(|version: |$")
+# An installation prepares the project's metadata only, so that it needs no network.
+PIP = {
+    "PIP_DRY_RUN": "1", "PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1",
+    "PIP_NO_BUILD_ISOLATION": "0",  # pip's value for: no isolation
+    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+}  # fmt: skip
 ENVIRONMENT = {  # of commands with a text
     "python -m dev.": {"PYTHONPATH": str(ROOT)},
     "llama-py-cli cache": {"LLAMA_PY_CACHE": "~/cache"},
+    "pip install ": PIP,
+    "hosts a,b": {"HYDRA_LAUNCHER": "fork"},  # all machines are this one
 }
 Done = subprocess.CompletedProcess[str]
 
@@ -92,6 +101,7 @@ def _command(page: str, text: str) -> Command:
     return Command(page, " ".join(line.split()), shown)
 
 
+PROJECT = (ROOT / "pyproject.toml").read_text("utf-8")
 ALL = [command for page in PAGES for command in commands(page)]
 
 
@@ -135,7 +145,14 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(tmp_path)  # up to a gigabyte
 
 
-OPTIONAL = {"pyopencl": re.compile(r"-(dev|b) opencl"), "mcp": re.compile(r" --mcp")}
+OPTIONAL = {  # packages that some commands need
+    "pyopencl": re.compile(r"-(dev|b) opencl"),
+    "mcp": re.compile(r" --mcp"),
+    "mpi4py": re.compile(r"hosts a,b"),
+    "llama_cpp": re.compile(r"--against (llama\.cpp|ggml)"),
+}
+TARGET = re.compile(r"LLAMA_PY_CPU=([\w-]+)")
+INSTALLS = re.compile(r"pip install (?:-e )?\"?\.(?:\[([\w,]+)\])?")
 SERVES = re.compile(r"llama-py(-server| serve) (?!.*--(check|help|version))")
 LISTENS = re.compile(r"curl -N ")  # has no end
 
@@ -187,6 +204,14 @@ class PageServer:
         """End a server whose page failed."""
         if self._process is not None:
             self._process.kill()
+
+
+def _can_run(text: str) -> bool:
+    """Return True if this environment has the packages of a command, and this CPU the target."""
+    needed = [name for name, flag in OPTIONAL.items() if flag.search(text)]
+    target = TARGET.search(text)
+    of_cpu = target is None or target[1] in usable(host_features())
+    return of_cpu and all(map(find_spec, needed))
 
 
 def _environment(folder: Path, hub_url: str) -> dict[str, str]:
@@ -243,8 +268,7 @@ def test_commands_of_a_page(page: str, folder: Path, hub_url: str) -> None:
     environment = _environment(folder, hub_url)
     with closing(PageServer(folder, environment)) as server:
         for command in wanted:
-            needed = [name for name, flag in OPTIONAL.items() if flag.search(command.text)]
-            if not all(map(find_spec, needed)):
+            if not _can_run(command.text):
                 continue
             if command.file:
                 (folder / command.file).write_text(command.script)
@@ -262,6 +286,8 @@ def test_commands_of_a_page(page: str, folder: Path, hub_url: str) -> None:
 
 
 def _check(command: Command, done: Done) -> None:
+    if installs := INSTALLS.match(command.text):  # pip does not check extras without dependencies
+        assert all(f"\n{extra} = [" in PROJECT for extra in (installs[1] or "test").split(","))
     fails = "\nerror: " in f"\n{command.shown}" or FAILS.match(command.text)
     assert done.returncode == (1 if fails else 0), (command.text, done.stderr[-2000:])
     printed = f"{done.stdout}\n{done.stderr}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import llama_py
+from dev.docs.absolute_links import make_absolute
 from ggml_py.machine.release import DISTRIBUTION, VERSION
 from llama_py_server.models.state import build
 from llama_py_tools.command import version
@@ -28,6 +29,23 @@ def test_the_version_is_the_same_everywhere() -> None:
 def test_extras_of_the_project_have_its_name() -> None:
     assert value("name") == DISTRIBUTION
     assert set(re.findall(r'"(llama-py[\w-]*)\[', PROJECT)) == {DISTRIBUTION}
+
+
+def test_addresses_are_in_one_table() -> None:
+    """Until the first release it is a comment."""
+    start, _, rest = PROJECT.partition("[project.urls]\n")
+    table = rest.split("\n\n")[0].replace("# ", "")
+    found = dict(re.findall(r'^(\w+) = "(https://[^"]+)"$', table, re.MULTILINE))
+    assert found.keys() == {"Documentation", "Repository", "Issues", "Changelog"}
+    assert all(address.startswith(found["Repository"]) for address in found.values())
+    assert start.endswith("# ") == ("://HOST/" in table)
+
+
+def test_links_of_a_released_readme_are_absolute() -> None:
+    readme = make_absolute((ROOT / "README.md").read_text("utf-8"), "https://h/p")
+    assert not re.findall(r"\]\((?!https://)", readme)
+    assert "[![CI](https://h/p/raw/main/docs/img/badge-ci.svg)](https://h/p/blob/main/." in readme
+    assert make_absolute("[a](#b), [c](https://d/e)", "f") == "[a](#b), [c](https://d/e)"
 
 
 def test_the_changelog_has_releases_and_changes_to_come() -> None:

@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     from llama_py.checkpoint.output import NewTensor
     from llama_py.checkpoint.shards import SplitLimits
 
-EPILOG = "The folder needs config.json, the tokenizer's files and *.safetensors."
+EPILOG = """The folder needs config.json, the tokenizer's files and *.safetensors.
+
+examples:
+  llama-py-gguf convert Qwen3-0.6B qwen3.gguf
+  llama-py-gguf convert --quantize Q4_K_M Qwen3-0.6B qwen3-q4.gguf
+  llama-py-gguf convert --base Qwen3-0.6B my-adapter adapter.gguf
+"""
 
 
 class ConvertParams(Params):
@@ -38,14 +44,14 @@ class ConvertParams(Params):
     outtype: str = option(
         "auto",
         "--outtype",
-        "type of matrices: f32, f16, bf16, q8_0, or auto (the first matrix's)",
+        "type of matrices: f32, f16, bf16, q8_0, or auto (type of the first matrix)",
         metavar="TYPE",
         env="",
     )
     base: str = option(
         "",
         "--base",
-        "of a LoRA adapter: folder with config.json of the model that it changes",
+        "for a LoRA adapter: folder with config.json of the model that it changes",
         metavar="FOLDER",
         env="",
     )
@@ -56,14 +62,14 @@ class ConvertParams(Params):
     pre: str = option(
         "",
         "--pre",
-        "name of the pre-tokenizer (default: found by the tokens of a text)",
+        "name of the pre-tokenizer (default: recognized by the tokens of a test string)",
         metavar="NAME",
         env="",
     )
     dense: bool = option(
         False,
         "--sentence-transformers-dense-modules",
-        "convert the layers after the pooling as well",
+        "also convert the layers after the pooling",
         env="",
     )
     target: str = option(
@@ -76,11 +82,11 @@ class ConvertParams(Params):
     mmproj: bool = option(
         False,
         "--mmproj",
-        "convert the encoders of images and sound, and not the text model",
+        "convert the encoders of images and sound instead of the text model",
         env="",
     )
     no_nextn: bool = option(
-        False, "--no-nextn --no-mtp", "convert without layers that draft tokens", env=""
+        False, "--no-nextn --no-mtp", "omit the layers that draft tokens", env=""
     )
     mtp: bool = option(
         False, "--mtp", "convert only the layers that draft tokens, as a separate file", env=""

@@ -12,7 +12,13 @@ from llama_py_tools.command.options import read
 from llama_py_tools.gguf.sizes import parse_size
 from llama_py_tools.models import session
 
-EPILOG = "Without --base, IN is a model; with --base, a LoRA adapter, written as PEFT stores it."
+EPILOG = """IN is a model; with --base, a LoRA adapter, which becomes a folder of PEFT.
+
+examples:
+  llama-py-gguf export model.gguf model-folder
+  llama-py-gguf export --base model.gguf adapter.gguf adapter-folder
+  llama-py-gguf export --list
+"""
 
 
 class ExportParams(Params):
@@ -23,14 +29,14 @@ class ExportParams(Params):
     outtype: str = option(
         "auto",
         "--outtype",
-        "type of matrices: f32, f16, bf16, or auto (the file's type, f16 if quantized)",
+        "type of matrices: f32, f16, bf16, or auto (type of the file, or f16 if it is quantized)",
         metavar="TYPE",
         env="",
     )
     max_shard_size: int = option(
         5 * 10**9,
         "--max-shard-size",
-        "maximum bytes of tensors in a file of weights (0: no limit)",
+        "maximum bytes of tensors per file (0: no limit)",
         parse=parse_size,
         metavar="N[K|M|G]",
         check=integers(0),
@@ -39,7 +45,7 @@ class ExportParams(Params):
     base: str = option(
         "",
         "--base",
-        "of a LoRA adapter: file or folder of the model that it changes",
+        "for a LoRA adapter: file or folder of the model that it changes",
         metavar="PATH",
         env="",
     )

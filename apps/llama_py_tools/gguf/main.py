@@ -1,5 +1,4 @@
-"""Command line of llama-py-gguf: inspect, change, split, merge, convert, export and quantize
-model files.
+"""Inspect, change, split, merge, convert, export and quantize model files.
 
 Commands read only the metadata of a file, and the tensors that they copy.
 """

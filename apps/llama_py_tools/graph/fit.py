@@ -171,7 +171,7 @@ class _FitText:
                     mib(use["context"]),
                     mib(use["compute"]),
                     mib(total),
-                    mib(d.memory()[0]),
+                    mib(total + self.found.left[d.name]),
                     mib(self.found.left[d.name]),
                 ]
             )
@@ -216,7 +216,7 @@ class _FitText:
         devices = [
             {
                 "name": d.name,
-                "free": d.memory()[0],
+                "free": sum(use.values()) + self.found.left[d.name],
                 **use,
                 "left": self.found.left[d.name],
                 "layers": [il for il, at in enumerate(self.answer.devices[:-1]) if at == i],

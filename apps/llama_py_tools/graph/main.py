@@ -98,6 +98,13 @@ class ProfileParams(Params):
     json: bool = option(False, "--json", "print all steps as JSON, instead of tables", env="")
 
 
+FIT_EXAMPLES = """examples:
+  llama-py-graph fit -m model.gguf -c 8192                 # this machine
+  llama-py-graph fit -m model.gguf --memory 24G,24G        # two GPUs of 24 GiB
+  llama-py-graph fit -m model.gguf --hosts a,b --memory 16G,16G
+"""
+
+
 def parser() -> OptionParser:
     p = OptionParser("llama-py-graph", description=__doc__)
     commands = p.add_subparsers(
@@ -159,7 +166,9 @@ def parser() -> OptionParser:
         "fit",
         common=("-m -hf --memory --host-memory --hosts --args --json -fitt -fitc -dev", CONTEXT),
         help="find options for a model to fit into the available memory",
-        usage="%(prog)s -m FILE (--memory SIZE,... | --hosts HOST:N,...) [-c N] [-np N] [options]",
+        description="Find options for a model to fit into memory, without loading its weights.",
+        epilog=FIT_EXAMPLES,
+        usage="%(prog)s [-m FILE] [--memory SIZE,... | --hosts HOST:N,...] [-c N] [options]",
     )
     plan.add(fitting, plan.FitParams, without=plan.SOUGHT)
     return p
