@@ -133,6 +133,7 @@ def test_a_model_runs_by_its_short_name(tmp_path: Path) -> None:
     assert listed.startswith("Small-Q8_0 ") and str(tmp_path) in listed
     done = run("llama-py", "run", "smull", env=env)
     assert "no file or model has this name; llama-py list" in refused(done)
+    assert refused(run("llama-py", "run", "Who is there?")).endswith('llama-py run MODEL "PROMPT"')
 
 
 def of_hub(url: str, home: Path, *args: str, **more: str) -> subprocess.CompletedProcess[str]:

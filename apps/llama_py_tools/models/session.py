@@ -186,7 +186,9 @@ def _named_file(name: str) -> str:
 
     found = local_models.find(name)
     if found is None and local_models.is_name(name):
-        raise ModelError(f"{name}: no file or model has this name; llama-py list shows the models")
+        prompt = '; a prompt follows a model: llama-py run MODEL "PROMPT"' if " " in name else ""
+        remedy = f"llama-py list shows the models{prompt}"
+        raise ModelError(f"{name}: no file or model has this name; {remedy}")
     return str(found or name)
 
 
