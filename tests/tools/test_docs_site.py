@@ -69,6 +69,11 @@ def test_code_is_left_alone() -> None:
     assert moved("guides.md", text) == text
 
 
+def test_bars_in_cells_have_no_backslash() -> None:
+    html = "<td><code>N[K\\|M]</code></td><p>a \\| b</p>"
+    assert hooks.on_page_content(html, None, None, None) == html.replace("K\\|M", "K|M")
+
+
 def test_every_family_of_ops_has_a_page() -> None:
     folder = Path(hooks.ROOT) / "ggml_py" / "ops"
     assert "norm" in hooks._families()

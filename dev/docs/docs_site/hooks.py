@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[3]
 FILES, FAMILIES = "files/", "api/ops/"
 LINK = re.compile(r"(\])\(([^)\s]+)\)")  # also around a picture
 FENCE = re.compile(r"^(```.*?^```|~~~~.*?^~~~~)$", re.M | re.S)
+CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.S)
 LANGUAGES = {".py": "python", ".cl": "c", ".toml": "toml", ".yml": "yaml"}
 LANGUAGES |= dict.fromkeys(["", ".sh"], "bash")
 CODE = """---
@@ -107,6 +108,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         part if part[:3] in ("```", "~~~") else LINK.sub(moved, part)
         for part in FENCE.split(markdown)
     )
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """Remove the backslash of escaped bars in cells, which the parser of tables leaves in code."""
+    return CELL.sub(lambda cell: cell[0].replace("\\|", "|"), html)
 
 
 def _families() -> list[str]:
