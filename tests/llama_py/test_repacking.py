@@ -44,7 +44,7 @@ def test_all_is_repacked_if_it_fits() -> None:
 @pytest.mark.parametrize(
     ("free", "layers", "shown"),
     [
-        (350, {2}, "the experts of layer 2 (0.00 GiB)"),
+        (350, {2}, "the experts of layer 2 (0.00 MiB)"),
         (200, {1, 2}, "the experts of layers 1-2 "),
         (65, {0, 1, 2}, "the experts of layers 0-2 "),
     ],
