@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""A model on two machines, over links of several speeds: whole layers on each (pp=2), shared layers
-(tp=2), llama.cpp's RPC backend with the same split, and what `llama-py-bench --predict` says.
+"""Run a model on two machines over links of several speeds, and compare with predicted speeds.
 
     python -m dev.compare.compare_links -m model.gguf [--latency 0.1,1,5] [--rate 0.1,1,10]
         [--peer-bench llama-bench --rpc-server ggml-rpc-server] [-p 64] [-n 16] [-r 2] [-t 1]
     python -m dev.compare.compare_links -m model.gguf --overhead      # of ranks, without a link
 
-The machines are network namespaces of this one, with a link of netem, or of a program where the
-kernel has none (links/delayed.py); latency is one way, in ms, the rate in Gbit/s. Each has -t
-threads, so this machine needs twice as many cores, and one more for a link that is a program.
-`check`: the text over the slowest link is that of one process. Needs root, iproute2,
-`pip install '.[mpi]'`.
+Variants: stages of layers (pp=2), shared layers (tp=2), llama.cpp's RPC backend with the same
+split, and the prediction of `llama-py-bench --predict`. The machines are network namespaces of this
+machine. Links use netem, or a program if the kernel lacks it (links/delayed.py). Latency is one
+way, in ms; the rate is in Gbit/s. Each machine has -t threads, so the host needs 2 * t cores, and
+another core for a link that is a program. `check` compares the text over the slowest link with the
+text of one process. Needs root, iproute2 and `pip install '.[mpi]'`.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Logits of model files beside the real llama.cpp's.
+"""Compare the logits of model files with llama.cpp's.
 
     pip install '.[parity]'
     test-llama-archs -s 4242 -o DIR            # llama.cpp's own: random models of architectures
     python -m dev.compare.compare_models DIR/*.gguf  # a line each, and how many are equal
 
-A prompt, then two tokens, where nothing is rounded on the way (F32 caches, no flash attention);
-embeddings where there are no logits. Scales and biases that llama.cpp loads and leaves out of its
-graph count with us, so both are given the file without them, and their number is told. Where
-llama.cpp gives another row than was asked for, it is asked for all, and the right one is taken.
-Each file has a process of its own, for either engine may refuse it, or llama.cpp abort.
+Both engines process a prompt, then two tokens, with F32 caches and without flash attention, so that
+no value is rounded. Models without logits are compared by embeddings. llama.cpp loads some scales
+and biases but omits them from its graph; llama-py uses them. So both get the file without them, and
+a line has their number. If llama.cpp returns another row than the requested row, all rows are
+requested, and the right one is compared. Each file has a separate process, because either engine
+may refuse the file, or llama.cpp may abort.
 """
 
 from __future__ import annotations

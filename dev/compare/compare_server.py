@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""llama-py-server beside llama.cpp's llama-server: the same file, threads and requests, by turns.
+"""Compare llama-py-server with llama-server: same file, threads and requests, interleaved.
 
     python -m dev.compare.compare_server -m MODEL.gguf --peer LLAMA-SERVER -t 2 --clients 1,4,16
     python -m dev.compare.compare_server -m MODEL.gguf --peer LLAMA-SERVER -t 2 --agents 2
 
-Each round asks both servers for the same (prompts differ from round to round, or all of them would
-be cached). A cell is the median of the rounds. Needs an idle machine, httpx and
+Each round sends the same requests to both servers. Prompts differ between rounds, because the
+servers would cache them. A cell is the median of the rounds. Needs an idle machine, httpx and
 `pip install '.[server]'`.
 """
 

@@ -1,13 +1,13 @@
-"""The CPU backend as each CPU of `ggml_cpu/targets.py` that this machine can be.
+"""Test and time the CPU backend for each CPU of `ggml_cpu/targets.py` that this machine supports.
 
     python -m dev.compare.compare_targets -o MUL_MAT,MUL_MAT_ID
     python -m dev.compare.compare_targets -o none --speed --ggml llama.cpp
 
-A row has: cases that test-backend-ops finds right, instructions of the products' code, and with
-`--speed` GB/s of weights with one column and GFLOP/s with 512 (medians of turns). `--ggml` names
-the source of llama.cpp, whose ggml is built for the same features (cmake; once, below `--builds`)
-and timed by turns with ours in one process. Without -o all ops are tested; `-o none` tests none.
-Speed is for an idle machine. What this machine cannot be, or what fails, has no figures.
+A row has the passed cases of test-backend-ops, the instructions in the code of matmuls, and with
+`--speed` GB/s of weights with one column and GFLOP/s with 512 (medians of turns). `--ggml` is the
+source of llama.cpp. Its ggml is built once for the same features (cmake, in `--builds`), and timed
+in the same process, interleaved. Without -o all ops are tested; `-o none` tests none. Speed needs
+an idle machine. Cells of unsupported CPUs and of failures are empty.
 """
 
 from __future__ import annotations

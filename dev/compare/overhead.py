@@ -1,11 +1,11 @@
-"""What a token costs besides its kernels: microseconds of Python between two native runs.
+"""Measure the Python time of a token: microseconds between two native runs.
 
     python -m dev.compare.overhead -m MODEL.gguf ... [-t 2] [--sequences 1,4,16]
     python -m dev.compare.overhead -m MODEL.gguf ... --skip
 
-Of an answer of `llama_py.stream` and, with --sequences, of steps of an Engine with so many answers.
---skip computes nothing: caches are swept in its place, which is as cold as kernels leave them, and
-needs no idle machine. A cell has the 15th percentile and the median.
+Measures a response of `llama_py.stream`, and with --sequences the steps of an Engine with that
+number of responses. --skip replaces the kernels by reads that evict the CPU caches, as kernels do;
+it does not need an idle machine. Each cell has the 15th percentile and the median.
 """
 
 from __future__ import annotations

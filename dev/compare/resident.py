@@ -1,14 +1,15 @@
-"""How much memory stays resident while contexts come and go, and while one decodes for long.
+"""Measure resident memory while contexts are created and released, and during a long decode.
 
     python -m dev.compare.resident [MODEL.gguf] [--contexts 2000] [--tokens 100000] [-c 256]
 
-First N contexts are made, used and let go of; then one decodes M tokens. Where its memory is full,
-what is older than half of it is removed and the rest moved, or, where positions cannot move, all is
-forgotten. A line now and then says what is resident, what grew since the first of a kind, and how
-many objects and mappings there are. Exit code 1 if the last quarter grew by more than --most MiB.
+First N contexts are created, used and released; then one context decodes M tokens. When its KV
+cache is full, the older half is removed and the rest is shifted; models that cannot shift positions
+start with an empty cache. Reports have the resident memory, its growth since the first report of
+the same phase, and the numbers of objects and mappings. Exit code 1 if the last quarter grew by
+more than --most MiB.
 
-What glibc keeps of freed memory for later is given back before a look: its parts come and go by
-some MiB, in which a leak of that size would not be seen.
+Each report first returns glibc's freed memory to the system, because glibc retains a varying number
+of MiB, which would hide a leak of that size.
 """
 
 from __future__ import annotations

@@ -1,21 +1,21 @@
-"""Run the project as an ARM machine would, in an emulator: Debian's Python, the wheels for aarch64.
+"""Run the project on an emulated ARM machine, with Debian's Python and the wheels for aarch64.
 
     sudo apt-get install qemu-user-static debootstrap
     sudo python -m dev.make.arm64 FOLDER [--cpu cortex-a76] [--no-install] [--compile-here NAME]
         [-- COMMAND ...]
 
-The folder, made where it is missing, has Debian's files (`root`), an environment (`env`) and the
-compiled kernels (`cache`). Without a command: a few tokens of the demo model, then some ops. With
-one, a script of the environment: `-- test-backend-ops -b cpu -o MUL_MAT`. Compiling a
-kernel takes many times what it takes outside; all that is done is kept, so that an interrupted run
-goes on. On 2 cores: 2 minutes for the text, of which most is compiling, and 2 for the ops.
+A new folder gets Debian's files (`root`), an environment (`env`) and the compiled kernels
+(`cache`). Without a command, the emulator generates some tokens with the demo model, then tests
+ops. COMMAND is a script of the environment: `-- test-backend-ops -b cpu -o MUL_MAT`. Compilation is
+many times slower in the emulator. Every finished part is stored, so an interrupted run can be
+continued. On two cores the text takes 2 minutes, mostly to compile, and the ops take 2 minutes.
 
---compile-here neon-dotprod: kernels are compiled by this Python, outside of the emulator, for that
-CPU of `ggml_cpu/targets.py`. The compiler is the same one, so is what it makes; what is not tried
-then is that it runs on ARM.
+--compile-here neon-dotprod: this Python compiles the kernels outside of the emulator, for that CPU
+of `ggml_cpu/targets.py`. The compiler is the same, so its output is the same; this does not test
+that the compiler runs on ARM.
 
-Nothing needs to be registered with the kernel: `env/bin/python` is a script that starts the
-emulator, and so do the processes that Python starts as itself.
+The kernel needs no registration of the emulator: `env/bin/python` is a script that starts it, and
+processes that Python starts use the same script.
 """
 
 from __future__ import annotations
@@ -120,12 +120,15 @@ def run(command: Sequence[str], **variables: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    p.add_argument("folder", type=lambda text: Path(text).resolve(), help="where all of it is put")
-    p.add_argument("--cpu", choices=CPUS, default="cortex-a76", help="what is emulated")
+    p.add_argument("folder", type=lambda text: Path(text).resolve(), help="folder of all files")
+    p.add_argument("--cpu", choices=CPUS, default="cortex-a76", help="emulated CPU")
     p.add_argument(
-        "--compile-here", metavar="NAME", default="", help="without the emulator, for NAME"
+        "--compile-here",
+        metavar="NAME",
+        default="",
+        help="compile outside of the emulator, for the CPU NAME",
     )
-    p.add_argument("--no-install", action="store_true", help="the project as it was installed")
+    p.add_argument("--no-install", action="store_true", help="use the installed project")
     given = list(sys.argv[1:] if argv is None else argv)
     end = given.index("--") if "--" in given else len(given)
     args, chosen = p.parse_args(given[:end]), given[end + 1 :]

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Record what the real llama-server makes of conversations with each of a folder's chat templates:
+"""Record the prompts of llama-server for conversations with the chat templates of a folder.
 
     python -m dev.record.record_templates llama.cpp/build/bin/llama-server FOLDER
 
-Both, templates and texts, go to tests/data/chat/templates.json.xz. The server runs the demo model
-with another BOS and EOS, so that it can be seen which is which. Without arguments: what
-llama-cpp-python makes with each of the templates that it knows by name, to names.json.xz.
+Templates and prompts are written to tests/data/chat/templates.json.xz. The server runs the demo
+model with another BOS and EOS, to tell them apart. Without arguments, the prompts of
+llama-cpp-python for its named templates are written to names.json.xz.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Ctrl-C at any line of `decode`: the same context then gives the same logits, bit for bit.
+"""Interrupt `decode` with Ctrl-C at any line, and check that the context then gives equal logits.
 
     python -m dev.torture.interrupts [MODEL.gguf ...] [--every 7] [--fresh]
     python -m dev.torture.interrupts MODEL ... --seconds 600 [--threads 2]
 
-Each line of this project (and of `threading`) that a decode runs gets its turn to send SIGINT.
-Whatever the context lost, the rest of the text is decoded and compared. With --seconds another
-thread sends SIGINT at random times instead, for so long to each model: files, or tiny models of
-`dev.tiny_models`, by ARCHITECTURE:VARIANT.
+Each line of this project (and of `threading`) that a decode runs sends SIGINT once. Then the lost
+tokens and the rest of the text are decoded, and all logits are compared bit for bit. With --seconds
+another thread sends SIGINT at random times, for this time per model. Models are files, or tiny
+models of `dev.tiny_models` as ARCHITECTURE:VARIANT.
 """
 
 from __future__ import annotations

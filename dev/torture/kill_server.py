@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A server that is killed while it saves sequences and answers, and started again: what it saved.
+"""Kill a server while it saves sequences and responds, and check the files after a restart.
 
     python -m dev.torture.kill_server -m MODEL.gguf --times 50
 
-One client has sequences saved under a few names all the time, others have streams; after a random
-time the server gets SIGKILL. The next one restores every name: it must be what was saved last, or
-what was being saved, whole, and a prompt goes on from it with the answer that it had before. Every
-request must have had a whole answer, or an error. Ends with 1 where that was not so.
+One client saves sequences under a few names, the others have streams. After a random time the
+server gets SIGKILL. The next server restores every name: the file must have the last saved
+sequence, or the one that was being saved, completely, and the response to a prompt after it must be
+the same. Every request must have had a complete response, or an error. Exit code 1 otherwise.
 """
 
 from __future__ import annotations

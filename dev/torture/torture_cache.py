@@ -1,7 +1,8 @@
-"""The kernel cache under what a system may do to it: processes killed at any moment, full and read
-only disks, other users. Each scenario ends in right results, or this exits with 1.
+"""Test the kernel cache with killed processes, full and read-only disks, and other users.
 
 python -m dev.torture.torture_cache [--kills 50] [--loads 200] [only ...]
+
+Exit code 1 if a scenario ends with wrong results.
 """
 
 from __future__ import annotations

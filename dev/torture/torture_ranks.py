@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Ranks that are killed (SIGKILL) or stopped (SIGSTOP) at any moment: all others must end within
-the time-out, with one line that names the rank, and leave no process and no shared memory behind.
+"""Kill (SIGKILL) or stop (SIGSTOP) ranks at random moments, and check that all others end.
 
     python -m dev.torture.torture_ranks [--faults 100] [--seed 1] [--timeout 3]
 
-Of 2 to 4 ranks of the demo model on this machine, with whole or shared layers, a random one (rank 0
-too) is hit while they start, load, read a prompt, generate, or end. Ends with 1 if any run was
-otherwise. Needs Linux, `pip install '.[mpi]'`, psutil.
+The others must exit within the time-out, print one line that names the rank, and leave no process
+and no shared memory. A run has 2 to 4 ranks of the demo model on this machine, with whole or shared
+layers. The rank is random, and so is the phase: start, load, prompt, generation or end. Exit code 1
+if any run failed. Needs Linux, `pip install '.[mpi]'` and psutil.
 """
 
 from __future__ import annotations

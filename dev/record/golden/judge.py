@@ -1,5 +1,6 @@
-"""Comparison of a tiny model with the real llama.cpp, and with itself under other batches: the
-cells of docs/judged.md."""
+"""Comparison of a tiny model with llama.cpp, and with itself in other batches: the cells of
+docs/judged.md.
+"""
 
 from __future__ import annotations
 
