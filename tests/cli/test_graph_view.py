@@ -125,9 +125,12 @@ def test_every_node_is_in_one_block(name: str) -> None:
     assert found == list(range(len(graph.nodes)))
 
 
-def test_the_page_has_everything(model: str, tmp_path: Path) -> None:
+def test_the_page_has_everything(
+    model: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "page.html"
     assert view(model, "--decode", "1", "-o", str(path)) == 0
+    assert caplog.messages[-1] == f"{path}: open it in a browser"
     text = path.read_text()
     data = data_of(text)
     assert [g["what"] for g in data["graphs"]] == ["prompt, 3 tokens", "token 1"]

@@ -45,6 +45,8 @@ def view(args: argparse.Namespace) -> None:
         text = render(o.format, [s.graph for s in seen])
     with output(o.output) as file:
         file.writelines(text)
+    if o.output and o.format == "html":
+        session.tell(f"{o.output}: open it in a browser")
 
 
 def pages(graphs: Sequence[Graph], title: str) -> Iterable[str]:
