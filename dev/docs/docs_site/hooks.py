@@ -111,7 +111,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
-    """Remove the backslash of escaped bars in cells, which the parser of tables leaves in code."""
+    """Unescape bars in cells, because the parser of tables does not unescape them in code."""
     return CELL.sub(lambda cell: cell[0].replace("\\|", "|"), html)
 
 
