@@ -31,27 +31,30 @@ class Quantizer:
 
     def row_size(self, n: int) -> int:
         """Return the bytes of a row in a file, which may begin with its scale."""
-        if self.rows is None:
-            return self.type.row_size(n)
-        return 4 + n // self.type.block_size * (self.type.type_size - 4)
+        head = self.rows.head if self.rows else 0
+        return head + n // self.type.block_size * (self.type.type_size - head)
 
 
 @dataclass(frozen=True)
 class RowSteps:
     """Functions (`@fn`) that quantize 16 rows, one per lane, in two passes over their blocks.
 
-    `found` is the address of a block's results, FOUND bytes.
+    `found` is the address of a block's results, `found_size` bytes. The tile SIGMA has the largest
+    magnitudes of the rows; `put` may add to the tile SUMS, which is 0 at first.
 
-    search  search(m, found): find scales of the groups of a block; return the largest magnitude
-    start   start(largest): the scale of a row
-    put     put(m, found, d, qx, qq): store a block with the scale d; return the new sums
-    finish  finish(d, qx, qq): the scale that is stored
+    search  search(m, found, largest): find scales of the groups of a block; return the scale of
+            largest magnitude so far
+    start   start(m, blocks, largest): the scale of a row with so many blocks
+    put     put(m, found, d): store a block with the scale d
+    finish  finish(m, d): the scale that is stored, in `head` bytes
     """
 
     search: Function
     start: Function
     put: Function
     finish: Function
+    head: int = 4
+    found_size: int = FOUND
 
 
 REGISTERED: dict[str, Quantizer] = {}

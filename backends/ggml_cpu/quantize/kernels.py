@@ -10,8 +10,21 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.kernel import Function, Kernel, fn, kernel
-from ggml_cpu.quantize.format import FOUND, Quantizer
-from ggml_cpu.quantize.lanes import BYTES, LANES, MEMORY, SIGMA, SPARE, TABLES, W, X, mul, put
+from ggml_cpu.quantize.format import Quantizer
+from ggml_cpu.quantize.lanes import (
+    BYTES,
+    LANES,
+    MEMORY,
+    SIGMA,
+    SPARE,
+    SUMS,
+    TABLES,
+    W,
+    X,
+    mul,
+    put,
+    put_half,
+)
 from ggml_cpu.quantize.types import quantizers
 
 COUNT = b"".join(i.to_bytes(4, "little") for i in range(LANES))  # lanes 0, 1, 2, ...
@@ -74,45 +87,66 @@ def _rows(quantizer: Quantizer, make: Function, weighted: bool) -> Kernel:
 
 
 def _whole_rows(quantizer: Quantizer, weigh: Function, weighted: bool) -> Kernel:
-    """Return the kernel of a type whose rows begin with their scale, an f32."""
+    """Return the kernel of a type whose rows begin with their scale, an f16 or f32."""
     assert quantizer.rows is not None
-    size, steps = quantizer.type.type_size - 4, quantizer.rows
+    steps, values = quantizer.rows, quantizer.type.block_size
     search, start, put_block, finish = steps.search, steps.start, steps.put, steps.finish
+    head, found_size = steps.head, steps.found_size
+    size = quantizer.type.type_size - head
+
+    @fn
+    def largest_values(src, lanes, n):
+        top = v.f32x16(0.0)
+        for i in range(n):
+            top = v.vmax(top, v.vabs(v.f32_gather(src + 4 * i, lanes)))
+        return top
 
     @fn
     def load(m, src, importance, lanes, b):
         """Load block b of each row, and its weights."""
-        for i in range(256):
-            put(m + X, i, v.f32_gather(src + 4 * (256 * b + i), lanes))
+        for i in range(values):
+            put(m + X, i, v.f32_gather(src + 4 * (values * b + i), lanes))
         if weighted:
-            for i in range(256):
-                put(m + W, i, v.f32x16(v.ld_f32(importance + 4 * (256 * b + i))))
+            for i in range(values):
+                put(m + W, i, v.f32x16(v.ld_f32(importance + 4 * (values * b + i))))
         weigh(m)
 
     @kernel(name=f"quantize_{quantizer.type.name}{'_weighted' if weighted else ''}")
     def quantize(p, ith, nth):
         n_per_row, n_rows, m = v.ne(p, 1, 0), v.ne(p, 1, 1), v.local(p, ith)
         dst, src, importance = v.data(p, 0), v.data(p, 1), v.data(p, 2)
-        blocks = n_per_row // 256
-        row_size = 4 + blocks * size
+        for i in range(3):
+            v.st_i64(m + TABLES + 8 * i, v.extra(p, i))
+        blocks = n_per_row // values
+        row_size = head + blocks * size
         for first in range(0, n_rows, LANES):
             n = min(LANES, n_rows - first)
             lanes = v.vmin(v.i32x16_load(v.table(COUNT)), v.i32x16(n - 1)) * n_per_row
             rows, largest = src + 4 * first * n_per_row, v.f32x16(0.0)
+            v.store(m + SIGMA, largest_values(rows, lanes, n_per_row))
             for b in range(blocks):
                 load(m, rows, importance, lanes, b)
-                largest = v.vmax(largest, search(m, m + MEMORY + FOUND * b))
-            d, qx, qq = start(largest), v.f32x16(0.0), v.f32x16(0.0)
+                largest = search(m, m + MEMORY + found_size * b, largest)
+            d = start(m, blocks, largest)
+            for i in range(16):
+                put(m + SUMS, i, v.f32x16(0.0))
             for b in range(blocks):
                 load(m, rows, importance, lanes, b)
-                qx, qq = put_block(m, m + MEMORY + FOUND * b, d, qx, qq)
+                put_block(m, m + MEMORY + found_size * b, d)
                 for lane in range(n):
-                    to = dst + row_size * (first + lane) + 4 + size * b
+                    to = dst + row_size * (first + lane) + head + size * b
                     for i in range(size):
                         v.st_u8(to + i, v.ld_u8(m + BYTES + LANES * i + lane))
-            v.store(m + SIGMA, finish(d, qx, qq))
+            scale = finish(m, d)
+            v.store(m + SIGMA, scale)
+            put_half(m, 0, scale)
             for lane in range(n):
-                v.st_i32(dst + row_size * (first + lane), v.ld_i32(m + SIGMA + 4 * lane))
+                to = dst + row_size * (first + lane)
+                if head == 2:
+                    v.st_u8(to, v.ld_u8(m + BYTES + lane))
+                    v.st_u8(to + 1, v.ld_u8(m + BYTES + LANES + lane))
+                else:
+                    v.st_i32(to, v.ld_i32(m + SIGMA + 4 * lane))
 
     return quantize
 

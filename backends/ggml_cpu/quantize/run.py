@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
-from ggml_cpu.quantize.format import FOUND
 from ggml_cpu.quantize.kernels import KERNELS
 from ggml_cpu.quantize.lanes import LANES, MEMORY
 from ggml_cpu.quantize.tables import tables
@@ -59,7 +58,9 @@ def quantizer(type: GGMLType, weighted: bool) -> Quantize:
     memory = threading.local()
 
     def rows(x: F32, importance: F32 | None) -> npt.NDArray[np.uint8]:
-        size = MEMORY + (FOUND * (x.shape[1] // type.block_size) if found.rows else 0)
+        size = MEMORY
+        if found.rows:
+            size += found.rows.found_size * (x.shape[1] // type.block_size)
         if not hasattr(memory, "bytes") or len(memory.bytes) < size:
             memory.bytes = aligned_bytes(size, 64)
         x = np.ascontiguousarray(x, np.float32)

@@ -22,6 +22,7 @@ from ggml_cpu.quantize.lanes import (
     MINIMA,
     SCALES,
     STEPS,
+    SUMS,
     VECTOR,
     W,
     X,
@@ -37,7 +38,7 @@ from ggml_cpu.quantize.lanes import (
     put_half,
     sum_of_squares,
 )
-from ggml_cpu.quantize.steps import put_nibbles
+from ggml_cpu.quantize.steps import put_nibbles, put_quarters
 
 SMALL = np.float32(1e-9) * np.float32(1e-9)  # mean square of importance or values that counts as 0
 ZERO = 1e-16  # largest magnitude of a group of zeros
@@ -226,11 +227,12 @@ def weigh_groups(n: int, times: float, share: float) -> GroupWeights:
 
 
 @fn
-def put_shifts(m, at):
+def put_shift_bits(m, at, groups):
+    """Store one bit of each group in groups / 8 bytes."""
     bits = v.i32x16(0)
-    for g in range(16):
+    for g in range(groups):
         bits = bits | (load_integers(m + SHIFTS, g) << g)
-    put_bytes(m, at, 2, bits)
+    put_bytes(m, at, groups // 8, bits)
 
 
 @fn
@@ -256,6 +258,17 @@ def put_fives(m, at):
         for g in range(8):
             bits = bits | ((load_integers(m + LEVELS, 32 * g + i) >> 4) << g)
         put_byte(m, at + 128 + i, bits)
+
+
+@fn
+def put_thirds(m, at):
+    """Store 256 indices of three bits: two bits as in `put_quarters`; third bits."""
+    put_quarters(m, at)
+    for i in range(32):
+        bits = v.i32x16(0)
+        for g in range(8):
+            bits = bits | ((load_integers(m + LEVELS, 32 * g + i) >> 2) << g)
+        put_byte(m, at + 64 + i, bits)
 
 
 @fn
@@ -352,50 +365,93 @@ def quantize_blocks(
     return encode_plain, encode_weighted
 
 
+@dataclass(frozen=True)
+class GroupSteps:
+    """Functions (`@fn`) for the scales of the groups of 32 values of rows with one scale.
+
+    start   start(largest): scale of the row
+    round   round(factor, scale): step of a scale, factor being 1 / (scale of the row)
+    finish  finish(fitted): the stored scale
+    """
+
+    start: Function
+    round: Function
+    finish: Function = keep
+
+
+@fn
+def of_larger(scale, largest):
+    return v.select(v.vabs(scale) > v.vabs(largest), scale, largest)
+
+
 def quantize_rows(
-    bits: int, tries: int, in_pairs: bool, put_indices: Function, size: int
+    search_32: LevelSearch, steps: GroupSteps, put_codes: Function, size: int, head: int = 4
 ) -> tuple[Function, Function, RowSteps]:
     """Return the functions of a type with one scale per row and groups of 32 values.
 
-    Codes are bytes: bit 0 is the shift, bits 1 to 7 are the step. put_indices(m) stores the indices
-    of the tile LEVELS after the eight codes. size: bytes of a block
+    put_codes(m)  stores a block from the tiles LEVELS, STEPS and SHIFTS
+    size          its bytes
     """
-    search_32 = build_search(bits, 32, tries, False, in_pairs)
     find, put_levels = search_32.find, search_32.put_levels
+    first_scale, round, last_scale = steps.start, steps.round, steps.finish
 
     @fn
-    def search(m, found):
-        largest = v.f32x16(0.0)
+    def search(m, found, largest):
         for g in range(8):
             scale, shift = find(m, m + X + 32 * VECTOR * g, m + W + 32 * VECTOR * g)
             put(found, g, scale)
             put(found, 8 + g, shift)
-            largest = v.vmax(largest, v.vabs(scale))
+            largest = of_larger(scale, largest)
         return largest
 
     @fn
-    def start(largest):
-        return largest / v.float32(127.0)
+    def start(m, blocks, largest):
+        return first_scale(largest)
 
     @fn
-    def put_block(m, found, d, qx, qq):
+    def put_block(m, found, d):
         factor = divide(v.f32x16(1.0), d)
+        qx, qq = load_lanes(m + SUMS, 0), load_lanes(m + SUMS, 1)
         for g in range(8):
             at = 32 * VECTOR * g
-            step = nearest(v.fma(factor, load_lanes(found, g), 127.0) * 0.5)
-            step, shift = v.vmin(v.vmax(step, 0.0), 127.0) * 2.0, load_lanes(found, 8 + g)
-            put_byte(m, g, v.to_i32(step + shift))
-            step = step - 127.0
+            step, shift = round(factor, load_lanes(found, g)), load_lanes(found, 8 + g)
+            put(m + STEPS, g, step)
+            put(m + SHIFTS, g, shift)
             x, w, to = m + X + at, m + W + at, m + LEVELS + at
             inverse = divide(v.f32x16(1.0), mul(d, step))
             qx, qq = put_levels(x, w, to, inverse, step, shift, qx, qq)
-        put_indices(m)
+        put_codes(m)
         clear(m, size, d == 0.0)
-        return qx, qq
+        put(m + SUMS, 0, qx)
+        put(m + SUMS, 1, qq)
 
     @fn
-    def finish(d, qx, qq):
-        return v.select((d != 0.0) & (qq > 0.0), qx / qq, d)
+    def finish(m, d):
+        qx, qq = load_lanes(m + SUMS, 0), load_lanes(m + SUMS, 1)
+        return last_scale(v.select((d != 0.0) & (qq > 0.0), qx / qq, d))
 
     weights = weigh_groups(32, 2.0, 0.0)
-    return weights.plain, weights.weighted, RowSteps(search, start, put_block, finish)
+    return weights.plain, weights.weighted, RowSteps(search, start, put_block, finish, head)
+
+
+@fn
+def start_odd(largest):
+    return v.vabs(largest) / v.float32(127.0)
+
+
+@fn
+def round_odd(factor, scale):
+    """Return an odd step, -127 to 127."""
+    step = nearest(v.fma(factor, scale, 127.0) * 0.5)
+    return v.vmin(v.vmax(step, 0.0), 127.0) * 2.0 - 127.0
+
+
+ODD = GroupSteps(start_odd, round_odd)
+
+
+@fn
+def put_odd_codes(m):
+    """Store eight bytes: the step plus 127, and the shift in bit 0."""
+    for g in range(8):
+        step, shift = load_integers(m + STEPS, g), load_integers(m + SHIFTS, g)
+        put_byte(m, g, step + 127 + shift)

@@ -14,7 +14,6 @@ from ggml_cpu.blocks.search import nearest
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.lanes import (
-    LEVELS,
     SCALES,
     SPARE,
     STEPS,
@@ -34,10 +33,11 @@ from ggml_cpu.quantize.shifted import (
     ZERO,
     ScaleSteps,
     build_search,
-    put_shifts,
+    put_shift_bits,
     quantize_blocks,
     weigh_groups,
 )
+from ggml_cpu.quantize.steps import put_quarters
 
 SORTED, WEIGHTS, SUM_X, SUM_W = (SPARE + 32 * VECTOR * i for i in range(4))
 SHIFT = 5.0
@@ -164,16 +164,11 @@ def finish(d):
 
 @fn
 def put_block(m):
-    put_shifts(m, 2)
+    put_shift_bits(m, 2, 16)
     for k in range(8):
         low, high = load_integers(m + STEPS, 2 * k) + 8, load_integers(m + STEPS, 2 * k + 1) + 8
         put_byte(m, 4 + k, low | (high << 4))
-    for half in range(2):
-        for i in range(32):
-            bits = v.i32x16(0)
-            for k in range(4):
-                bits = bits | (load_integers(m + LEVELS, 128 * half + 32 * k + i) << (2 * k))
-            put_byte(m, 12 + 32 * half + i, bits)
+    put_quarters(m, 12)
 
 
 SEARCH = replace(build_search(2, 16, 0, True), find=find)

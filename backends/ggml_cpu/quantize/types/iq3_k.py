@@ -10,7 +10,6 @@ from ggml_cpu.blocks.search import nearest
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.lanes import (
-    LEVELS,
     SCALES,
     STEPS,
     load_integers,
@@ -21,7 +20,8 @@ from ggml_cpu.quantize.lanes import (
 from ggml_cpu.quantize.shifted import (
     ScaleSteps,
     build_search,
-    put_shifts,
+    put_shift_bits,
+    put_thirds,
     quantize_blocks,
     weigh_groups,
 )
@@ -47,7 +47,7 @@ def finish(d):
 
 @fn
 def put_block(m):
-    put_shifts(m, 2)
+    put_shift_bits(m, 2, 16)
     signs = v.i32x16(0)
     for g in range(16):
         signs = signs | v.select(load_integers(m + STEPS, g) < 0, v.i32x16(1 << g), v.i32x16(0))
@@ -55,18 +55,7 @@ def put_block(m):
     for k in range(8):
         low, high = load_code(m, 2 * k), load_code(m, 2 * k + 1)
         put_byte(m, 6 + k, low | (high << 4))
-    for half in range(2):
-        for i in range(32):
-            bits = v.i32x16(0)
-            for k in range(4):
-                index = load_integers(m + LEVELS, 128 * half + 32 * k + i)
-                bits = bits | ((index & 3) << (2 * k))
-            put_byte(m, 14 + 32 * half + i, bits)
-    for i in range(32):
-        bits = v.i32x16(0)
-        for g in range(8):
-            bits = bits | ((load_integers(m + LEVELS, 32 * g + i) >> 2) << g)
-        put_byte(m, 78 + i, bits)
+    put_thirds(m, 14)
 
 
 @fn

@@ -11,7 +11,7 @@ from ggml_cpu.quantize.lanes import LEVELS, VECTOR
 from ggml_cpu.quantize.shifted import (
     build_search,
     put_codes,
-    put_shifts,
+    put_shift_bits,
     quantize_blocks,
     signed_steps,
     weigh_groups,
@@ -21,7 +21,7 @@ from ggml_cpu.quantize.steps import put_nibbles
 
 @fn
 def put_block(m):
-    put_shifts(m, 2)
+    put_shift_bits(m, 2, 16)
     put_codes(m, 4, 8)
     for g in range(8):
         put_nibbles(m, 16 + 16 * g, 16, m + LEVELS + 32 * VECTOR * g)

@@ -11,7 +11,7 @@ from ggml_cpu.quantize.shifted import (
     build_search,
     put_codes,
     put_fives,
-    put_shifts,
+    put_shift_bits,
     quantize_blocks,
     signed_steps,
     weigh_groups,
@@ -20,7 +20,7 @@ from ggml_cpu.quantize.shifted import (
 
 @fn
 def put_block(m):
-    put_shifts(m, 2)
+    put_shift_bits(m, 2, 16)
     put_codes(m, 4, 8)
     put_fives(m, 16)
 

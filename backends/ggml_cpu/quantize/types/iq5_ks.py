@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
-from ggml_cpu.quantize.shifted import put_fives, quantize_rows
+from ggml_cpu.quantize.shifted import ODD, build_search, put_fives, put_odd_codes, quantize_rows
 
 
 @fn
-def put_indices(m):
+def put_codes(m):
+    put_odd_codes(m)
     put_fives(m, 8)
 
 
-plain, weighted, rows = quantize_rows(5, 5, False, put_indices, 168)
+plain, weighted, rows = quantize_rows(build_search(5, 32, 5, False), ODD, put_codes, 168)
 register("iq5_ks", plain, weighted, rows=rows)

@@ -11,7 +11,7 @@ from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.lanes import LEVELS, STEPS, VECTOR, load_integers, put_byte
 from ggml_cpu.quantize.shifted import (
     build_search,
-    put_shifts,
+    put_shift_bits,
     quantize_blocks,
     signed_steps,
     weigh_groups,
@@ -21,7 +21,7 @@ from ggml_cpu.quantize.steps import put_nibbles
 
 @fn
 def put_block(m):
-    put_shifts(m, 2)
+    put_shift_bits(m, 2, 16)
     for g in range(16):
         put_byte(m, 4 + g, load_integers(m + STEPS, g) & 255)
     for k in range(4):
