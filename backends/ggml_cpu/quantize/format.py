@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ggml_cpu.kernel import Function
 from ggml_py.types import BY_NAME, GGMLType
 
+Tables = Callable[[], tuple[int, ...]]
 FOUND = 16 * 64  # bytes of what `RowSteps.search` finds in a block: 16 vectors
+
+
+def no_tables() -> tuple[int, ...]:
+    return ()
 
 
 @dataclass(frozen=True)
@@ -17,7 +23,7 @@ class Quantizer:
     plain     quantize without importance; None if ggml requires importance
     weighted  quantize with importance, in the tile W; None if importance is not used
     by_row    True if `weighted` needs the mean square of the row
-    codebook  name of the grid, and number of distances that count as near
+    tables    returns the addresses of its tables, up to three
     rows      how rows with one scale are quantized; then `plain` and `weighted` set the weights W
               of the values X of 16 blocks, one of each row
     """
@@ -26,7 +32,7 @@ class Quantizer:
     plain: Function | None
     weighted: Function | None = None
     by_row: bool = False
-    codebook: tuple[str, int] | None = None
+    tables: Tables = no_tables
     rows: RowSteps | None = None
 
     def row_size(self, n: int) -> int:
@@ -66,7 +72,7 @@ def register(
     weighted: Function | None = None,
     *,
     by_row: bool = False,
-    codebook: tuple[str, int] | None = None,
+    tables: Tables = no_tables,
     rows: RowSteps | None = None,
 ) -> None:
-    REGISTERED[name] = Quantizer(BY_NAME[name], plain, weighted, by_row, codebook, rows)
+    REGISTERED[name] = Quantizer(BY_NAME[name], plain, weighted, by_row, tables, rows)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.rounding import TINY
-from ggml_cpu.blocks.search import nearest
+from ggml_cpu.blocks.search import MAGIC, nearest
 from ggml_cpu.kernel import fn
 
 LANES = 16
@@ -50,6 +50,13 @@ def put(tile, i, x):
 @fn
 def round_and_clip(x, low, high):
     return v.vmin(v.vmax(nearest(x), low), high)
+
+
+@fn
+def round_product(x, y, low, high):
+    """Return x * y as an integer; the product is not rounded before."""
+    q = v.fma(x, y, v.f32x16(MAGIC)) - MAGIC
+    return v.vmin(v.vmax(q, low), high)
 
 
 @fn

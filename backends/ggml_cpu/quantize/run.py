@@ -14,7 +14,6 @@ from ggml_cpu.objcache import load_kernels
 from ggml_cpu.params import View, block_address, new_blocks, pack, set_scratch
 from ggml_cpu.quantize.kernels import KERNELS
 from ggml_cpu.quantize.lanes import LANES, MEMORY
-from ggml_cpu.quantize.tables import tables
 from ggml_cpu.quantize.types import quantizers
 from ggml_py.backend import aligned_bytes
 from ggml_py.errors import BackendError
@@ -52,9 +51,7 @@ def quantizer(type: GGMLType, weighted: bool) -> Quantize:
     use = weighted and found.weighted is not None
     kernel = KERNELS[type.name, use]
     call = _CALL(load_kernels([kernel], None, False)[kernel.name])
-    extra: tuple[int, ...] = ()
-    if found.codebook is not None:
-        extra = tables(*found.codebook).addresses
+    extra = found.tables()
     memory = threading.local()
 
     def rows(x: F32, importance: F32 | None) -> npt.NDArray[np.uint8]:

@@ -365,6 +365,14 @@ def quantize_blocks(
     return encode_plain, encode_weighted
 
 
+@fn
+def fitted_scale(m, d):
+    """Return the scale of a row fitted to its levels, from the first two SUMS."""
+    qx, qq = load_lanes(m + SUMS, 0), load_lanes(m + SUMS, 1)
+    some = (d != 0.0) & (qq > 0.0)
+    return v.select(some, qx / v.select(some, qq, v.f32x16(1.0)), d)
+
+
 @dataclass(frozen=True)
 class GroupSteps:
     """Functions (`@fn`) for the scales of the groups of 32 values of rows with one scale.
@@ -427,8 +435,7 @@ def quantize_rows(
 
     @fn
     def finish(m, d):
-        qx, qq = load_lanes(m + SUMS, 0), load_lanes(m + SUMS, 1)
-        return last_scale(v.select((d != 0.0) & (qq > 0.0), qx / qq, d))
+        return last_scale(fitted_scale(m, d))
 
     weights = weigh_groups(32, 2.0, 0.0)
     return weights.plain, weights.weighted, RowSteps(search, start, put_block, finish, head)

@@ -6,6 +6,7 @@ of 4 values.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -61,6 +62,11 @@ def tables(name: str, distances: int) -> Tables:
             at += 1 + len(near)
     whole = np.concatenate([*lists, PADDING]).astype(np.int32)
     return Tables(of_code.astype(np.int32), whole, codes.astype(np.int32))
+
+
+def tables_of(name: str, distances: int) -> Callable[[], tuple[int, ...]]:
+    """Return a function that returns the addresses of a codebook's tables."""
+    return lambda: tables(name, distances).addresses
 
 
 def _near_points(

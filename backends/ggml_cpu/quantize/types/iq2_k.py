@@ -83,42 +83,40 @@ def gains(x, w, a, b, c, d):
 
 @fn
 def improve(found, k, qx, qq):
-    """Replace found (scale, best, shift) in lanes with a better gain."""
-    better = (qq > 0.0) & (mul(qx, qx) > mul(found[1], qq))
-    found[0] = v.select(better, qx / qq, found[0])
-    found[1] = v.select(better, mul(found[0], qx), found[1])
-    found[2] = v.select(better, v.f32x16(k), found[2])
+    """Return found (scale, best, shift), replaced in lanes with a better gain."""
+    scale, best, shift = found
+    better = (qq > 0.0) & (mul(qx, qx) > mul(best, qq))
+    scale = v.select(better, qx / qq, scale)
+    best = v.select(better, mul(scale, qx), best)
+    return scale, best, v.select(better, v.f32x16(k), shift)
 
 
 @fn
 def find(m, x, w):
-    zero = v.vabs(extreme(x, 16)) < ZERO
+    zero, none = v.vabs(extreme(x, 16)) < ZERO, v.f32x16(0.0)
     sort_values(m, x, w)
-    found, parts, weights = v.f32_regs(3), v.f32_regs(4), v.f32_regs(4)
+    found = none, none, none
     for first in range(16):
         for second in range(first, 16):
             for third in range(second, 16):
-                put_parts(m + SUM_X, first, second, third, parts)
-                put_parts(m + SUM_W, first, second, third, weights)
+                parts = divide_sums(m + SUM_X, first, second, third)
+                weights = divide_sums(m + SUM_W, first, second, third)
                 qx, qq = gains(parts, weights, A, B, C, D)
-                improve(found, 0.0, qx, qq)
+                found = improve(found, 0.0, qx, qq)
                 qx, qq = gains(parts, weights, A + SHIFT, B + SHIFT, C + SHIFT, D + SHIFT)
-                improve(found, 1.0, qx, qq)
+                found = improve(found, 1.0, qx, qq)
                 qx, qq = gains(parts, weights, D, C, B, A)
-                improve(found, 0.0, qx, qq)
+                found = improve(found, 0.0, qx, qq)
                 qx, qq = gains(parts, weights, D + SHIFT, C + SHIFT, B + SHIFT, A + SHIFT)
-                improve(found, 1.0, qx, qq)
-    none = v.f32x16(0.0)
+                found = improve(found, 1.0, qx, qq)
     return v.select(zero, none, found[0]), v.select(zero, none, found[2])
 
 
 @fn
-def put_parts(sums, first, second, third, parts):
+def divide_sums(sums, first, second, third):
     one, two, three = load_lanes(sums, first), load_lanes(sums, second), load_lanes(sums, third)
-    parts[0] = one - load_lanes(sums, 0)
-    parts[1] = two - one
-    parts[2] = three - two
-    parts[3] = load_lanes(sums, 16) - three
+    last = load_lanes(sums, 16) - three
+    return one - load_lanes(sums, 0), two - one, three - two, last
 
 
 @fn

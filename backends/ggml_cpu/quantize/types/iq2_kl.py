@@ -28,9 +28,16 @@ from ggml_cpu.quantize.lanes import (
     put_byte,
     put_bytes,
     round_and_clip,
-    weigh,
 )
-from ggml_cpu.quantize.shifted import ZERO, build_lookup, clear, of_larger, shifted_table, sum_of_squares, weigh_groups, GroupWeights
+from ggml_cpu.quantize.shifted import (
+    ZERO,
+    build_lookup,
+    clear,
+    fitted_scale,
+    of_larger,
+    shifted_table,
+    weigh_groups,
+)
 from ggml_cpu.quants.iq2_kl import BYTES as POINTS
 
 LEVEL_TABLE, _, FIRST = shifted_table(3)
@@ -97,7 +104,12 @@ def add_gains(x, y, wx, wy, p, q, qx, qq):
 def gains(x, w, factor):
     qx, qq = v.f32x16(0.0), v.f32x16(0.0)
     for i in range(0, 32, 2):
-        a, b, wa, wb = load_lanes(x, i), load_lanes(x, i + 1), load_lanes(w, i), load_lanes(w, i + 1)
+        a, b, wa, wb = (
+            load_lanes(x, i),
+            load_lanes(x, i + 1),
+            load_lanes(w, i),
+            load_lanes(w, i + 1),
+        )
         _, p, q = nearest_point(factor, a, b, wa, wb)
         qx, qq = add_gains(a, b, wa, wb, p, q, qx, qq)
     return qx, qq
@@ -143,7 +155,12 @@ def error(x, w, scale):
     """Return the weighted sum of squared errors of points with a scale."""
     factor, total = divide(v.f32x16(1.0), scale), v.f32x16(0.0)
     for i in range(0, 32, 2):
-        a, b, wa, wb = load_lanes(x, i), load_lanes(x, i + 1), load_lanes(w, i), load_lanes(w, i + 1)
+        a, b, wa, wb = (
+            load_lanes(x, i),
+            load_lanes(x, i + 1),
+            load_lanes(w, i),
+            load_lanes(w, i + 1),
+        )
         _, p, q = nearest_point(factor, a, b, wa, wb)
         dx, dy = v.fma(scale, p, -a), v.fma(scale, q, -b)
         total = total + v.fma(mul(wa, dx), dx, mul(mul(wb, dy), dy))
@@ -165,7 +182,12 @@ def put_block(m, found, d):
         put(m + STEPS, g, step)
         inverse = divide(v.f32x16(1.0), mul(d, step))
         for i in range(0, 32, 2):
-            a, b, wa, wb = load_lanes(x, i), load_lanes(x, i + 1), load_lanes(w, i), load_lanes(w, i + 1)
+            a, b, wa, wb = (
+                load_lanes(x, i),
+                load_lanes(x, i + 1),
+                load_lanes(w, i),
+                load_lanes(w, i + 1),
+            )
             index, p, q = nearest_point(inverse, a, b, wa, wb)
             put(to, i // 2, v.select(step == 0.0, v.f32x16(0.0), v.to_f32(index)))
             qx, qq = add_gains(a, b, wa, wb, step * p, step * q, qx, qq)
@@ -191,14 +213,14 @@ def put_codes(m):
         put_byte(m, 70 + i, bits)
         for k in range(4):
             low = load_integers(m + LEVELS, 32 * k + i) & 15
-            put_byte(m, 6 + 16 * k + i, low | ((load_integers(m + LEVELS, 32 * k + 16 + i) & 15) << 4))
+            put_byte(
+                m, 6 + 16 * k + i, low | ((load_integers(m + LEVELS, 32 * k + 16 + i) & 15) << 4)
+            )
 
 
 @fn
 def finish(m, d):
-    qx, qq = load_lanes(m + SUMS, 0), load_lanes(m + SUMS, 1)
-    some = (d != 0.0) & (qq > 0.0)
-    return v.select(some, qx / v.select(some, qq, v.f32x16(1.0)), d) * v.float32(1.025)
+    return fitted_scale(m, d) * v.float32(1.025)
 
 
 @fn
@@ -207,4 +229,9 @@ def weigh_plain(m):
         put(m + W, i, v.vabs(load_lanes(m + X, i)))
 
 
-register("iq2_kl", weigh_plain, weigh_groups(32, 2.25, 0.0).weighted, rows=RowSteps(search, start, put_block, finish, 2))
+register(
+    "iq2_kl",
+    weigh_plain,
+    weigh_groups(32, 2.25, 0.0).weighted,
+    rows=RowSteps(search, start, put_block, finish, 2),
+)

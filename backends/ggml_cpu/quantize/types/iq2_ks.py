@@ -21,7 +21,6 @@ from ggml_cpu.quantize.lanes import (
     VECTOR,
     W,
     X,
-    divide,
     extreme,
     load_integers,
     load_lanes,
@@ -96,7 +95,9 @@ def find(m, x, w):
     for k in range(2):
         more = v.f32x16(v.float32(k) * MORE)
         for i in range(-13, 14):
-            fitted, gain = fit_either(m, x, w, top / (more + v.ld_f32(v.table(TABLE)) + v.float32(i) * 0.5), more)
+            fitted, gain = fit_either(
+                m, x, w, top / (more + v.ld_f32(v.table(TABLE)) + v.float32(i) * 0.5), more
+            )
             better = gain > best
             scale, best = v.select(better, fitted, scale), v.select(better, gain, best)
             shift = v.select(better, v.f32x16(v.float32(k)), shift)
@@ -184,7 +185,9 @@ def put_block(m, found, d):
             put(to, i, index)
             level = more + v.ld_f32(v.table(TABLE))
             for j in range(1, 4):
-                level = v.select(index == v.float32(j), more + v.ld_f32(v.table(TABLE) + 4 * j), level)
+                level = v.select(
+                    index == v.float32(j), more + v.ld_f32(v.table(TABLE) + 4 * j), level
+                )
             q = step * level
             wq = mul(load_lanes(w, i), q)
             add_part(m + SUM_X, i, wq, load_lanes(x, i))

@@ -9,14 +9,7 @@ from ggml_cpu import vocabulary as v
 from ggml_cpu.blocks.search import nearest
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
-from ggml_cpu.quantize.lanes import (
-    SCALES,
-    STEPS,
-    load_integers,
-    max_magnitude,
-    put_byte,
-    put_bytes,
-)
+from ggml_cpu.quantize.lanes import SCALES, STEPS, load_integers, max_magnitude, put_byte, put_bytes
 from ggml_cpu.quantize.shifted import (
     ScaleSteps,
     build_search,

@@ -23,17 +23,11 @@ from ggml_cpu.quantize.lanes import (
     put,
     put_byte,
     put_half,
+    round_product,
 )
 from ggml_cpu.quantize.steps import put_nibbles
 
 MOST = 32.0
-
-
-@fn
-def round_product(factor, x):
-    """Return the level of factor * x; the product is not rounded before."""
-    q = v.fma(factor, x, v.f32x16(12582912.0)) - 12582912.0
-    return v.vmin(v.vmax(q, -MOST), MOST - 1.0)
 
 
 @fn
@@ -42,7 +36,7 @@ def gains(m, factor, fused):
     qx, qq = v.f32x16(0.0), v.f32x16(0.0)
     for i in range(32):
         x, w = load_lanes(m + X, i), load_lanes(m + W, i)
-        q = round_product(factor, x)
+        q = round_product(factor, x, -MOST, MOST - 1.0)
         if fused:
             qx, qq = v.fma(mul(w, x), q, qx), v.fma(mul(w, q), q, qq)
         else:
@@ -98,7 +92,8 @@ def best_scale(m):
             best_qx, best_qq = v.select(better, qx, best_qx), v.select(better, qq, best_qq)
             factor = v.select(better, tried, factor)
     for i in range(32):
-        put(m + LEVELS, i, round_product(factor, load_lanes(m + X, i)))
+        q = round_product(factor, load_lanes(m + X, i), -MOST, MOST - 1.0)
+        put(m + LEVELS, i, q)
     going = ~zero
     for _ in range(32 * 63):
         best_qx, best_qq, going = move_one(m, scale, best_qx, best_qq)
