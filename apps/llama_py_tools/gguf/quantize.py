@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ggml_py.errors import GGUFError
 from llama_py.checkpoint.shards import SplitLimits, list_shards
@@ -23,6 +24,9 @@ from llama_py_tools.gguf.sizes import show_size
 from llama_py_tools.gguf.write import check_free
 from llama_py_tools.models import session
 
+if TYPE_CHECKING:
+    from llama_py_tools.gguf.sensitivity import Budget
+
 
 def quantize(
     path: str,
@@ -34,12 +38,15 @@ def quantize(
     dry_run: bool,
     force: bool,
     n_threads: int,
+    budget: Budget | None = None,
 ) -> None:
     """Write the file, or only print the planned changes."""
     imatrix = find_imatrix(imatrix_path, include, exclude)
     with open_model(path) as file:
         if wishes.overrides:
             file.override(wishes.overrides)
+        if budget is not None:
+            wishes = budget.choose(file, wishes, imatrix)
         quantize_file(file, Path(output), wishes, imatrix, dry_run, force, n_threads)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from llama_py_tools.command.options import OptionParser, read
 if TYPE_CHECKING:
     from llama_py.quantize.plan import Wishes
 
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 TensorTypes = tuple[tuple[str, GGMLType], ...]
 
 
@@ -49,6 +51,21 @@ def layers(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(word) for word in words}))
 
 
+def positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise ValueError(f"expected a positive number, got {text!r}")
+    return number
+
+
+def size(text: str) -> int:
+    """Parse `4.2G` (2^30 bytes), `900M` or a number of bytes."""
+    number, unit = (text[:-1], text[-1].upper()) if text[-1:].isalpha() else (text, "")
+    if unit not in UNITS:
+        raise ValueError(f"expected a size such as 4.2G, got {text!r}")
+    return int(positive(number) * UNITS[unit])
+
+
 class QuantizeParams(Params):
     """Options of `quantize` (as in llama-quantize)."""
 
@@ -58,7 +75,7 @@ class QuantizeParams(Params):
         "words",
         "new file (default: ggml-model-TYPE.gguf in the folder of IN), type, and number of"
         " threads (default: all CPUs)",
-        nargs="+",
+        nargs="*",
         metavar="[OUT] TYPE [THREADS]",
     )
     imatrix: str = option(
@@ -85,6 +102,34 @@ class QuantizeParams(Params):
         many=True,
         metavar="TEXT",
         env="",
+    )
+    bpw: float | None = option(
+        None,
+        "--bpw",
+        "types by measured loss, for this number of bits per value; TYPE is omitted",
+        parse=positive,
+        metavar="BITS",
+        env="",
+    )
+    size: int | None = option(
+        None, "--size", "the same for a size of the tensors", parse=size, metavar="4.2G", env=""
+    )
+    kld: float | None = option(
+        None,
+        "--kld",
+        "smallest types for this mean KL divergence, by measured loss; TYPE is omitted",
+        parse=positive,
+        metavar="N",
+        env="",
+    )
+    portable: bool = option(
+        False, "--portable", "with --bpw, --size or --kld: only types of llama.cpp", env=""
+    )
+    text: str = option(
+        "", "--text", "text that measures the losses of types", metavar="FILE", env=""
+    )
+    sensitivity: str = option(
+        "", "--sensitivity", "file that keeps the measured losses", metavar="FILE", env=""
     )
     pure: bool = option(False, "--pure", "use one type for all tensors, without a mix", env="")
     leave_output_tensor: bool = option(
@@ -155,6 +200,13 @@ def target(o: QuantizeParams) -> tuple[str, str, int]:
     Raises ValueError for any other words.
     """
     words = list(o.words)
+    if has_budget(o):
+        output = words.pop(0) if words and not words[0].isdecimal() else ""
+        words.insert(0, "COPY")
+        if output:
+            words.insert(0, output)
+    if not words:
+        raise ValueError("the type is missing; set TYPE, or --bpw, --size or --kld")
     try:
         type, output = file_type(words[0]).name, ""
         words = words[1:]
@@ -166,8 +218,13 @@ def target(o: QuantizeParams) -> tuple[str, str, int]:
         raise ValueError(f"expected a number of threads after the type, got {' '.join(words)!r}")
     if not output:
         ending = "" if o.keep_split else ".gguf"
-        output = str(Path(o.file).with_name(f"ggml-model-{type}{ending}"))
+        name = "BPW" if has_budget(o) else type
+        output = str(Path(o.file).with_name(f"ggml-model-{name}{ending}"))
     return output, type, int(words[0]) if words else 0
+
+
+def has_budget(o: QuantizeParams) -> bool:
+    return (o.bpw, o.size, o.kld) != (None, None, None)
 
 
 def check(parser: OptionParser, args: argparse.Namespace) -> None:
@@ -177,6 +234,10 @@ def check(parser: OptionParser, args: argparse.Namespace) -> None:
         target(o)
     except ValueError as e:
         parser.error(str(e))
+    if sum(x is not None for x in (o.bpw, o.size, o.kld)) > 1:
+        parser.error("set one of --bpw, --size and --kld")
+    if has_budget(o) and not o.text:
+        parser.error("--bpw, --size and --kld need --text FILE, which measures the losses")
     if o.include_weights and o.exclude_weights:
         parser.error("set either --include-weights or --exclude-weights")
     if (o.include_weights or o.exclude_weights) and not o.imatrix:
@@ -189,6 +250,7 @@ examples:
   %(prog)s f16.gguf q4.gguf Q4_K_M
   %(prog)s --imatrix imatrix.gguf f16.gguf iq3.gguf IQ3_XXS
   %(prog)s --tensor-type ffn_down=q6_k --dry-run f16.gguf Q4_K_M
+  %(prog)s --imatrix imatrix.gguf --bpw 3.8 --text text.txt f16.gguf small.gguf
 """
 
 
@@ -213,6 +275,7 @@ def build_wishes(o: QuantizeParams) -> Wishes:
 def run(args: argparse.Namespace) -> None:
     from ggml_py.machine import host
     from llama_py_tools.gguf.quantize import quantize
+    from llama_py_tools.gguf.sensitivity import Budget
 
     o = read(args, QuantizeParams)
     output, _, n_threads = target(o)
@@ -226,4 +289,14 @@ def run(args: argparse.Namespace) -> None:
         o.dry_run,
         o.force,
         n_threads or len(host.logical_cpus()),
+        budget=Budget(
+            bpw=o.bpw,
+            size=o.size,
+            kld=o.kld,
+            portable=o.portable,
+            text=o.text,
+            sensitivity=o.sensitivity,
+        )
+        if has_budget(o)
+        else None,
     )

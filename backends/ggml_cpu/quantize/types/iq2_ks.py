@@ -46,7 +46,7 @@ TINY = 1e-14
 
 @fn
 def nearest_level(x, scale, more):
-    """Return index and level with the least squared distance of scale * level; the first of a tie."""
+    """Return index and level of the least squared distance from scale * level; first of a tie."""
     level = more + v.ld_f32(v.table(TABLE))
     diff = x - mul(scale, level)
     least, index = mul(diff, diff), v.f32x16(0.0)

@@ -1,7 +1,7 @@
 """Quantizer of iq3_kt (iqk_quantize.cpp:quantize_row_iq3_kt_impl of ik_llama.cpp).
 
-Rows begin with d f32. Block: steps u8 [4], nibbles of groups g and g + 4 | u16 [32] | signs u8 [32],
-bit g of a byte for group g. Points approximate magnitudes.
+Rows begin with d f32. Block: steps u8 [4], nibbles of groups g and g + 4 | u16 [32] | signs
+u8 [32], bit g of a byte for group g. Points approximate magnitudes.
 """
 
 from __future__ import annotations

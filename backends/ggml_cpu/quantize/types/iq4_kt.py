@@ -1,7 +1,7 @@
 """Quantizer of iq4_kt (iqk_quantize.cpp:quantize_row_iq4_kt_impl of ik_llama.cpp).
 
-Rows begin with d f32. Block: u32 [8]: bit 15 of the indices, step plus 64 (7 bits), bits 12 to 14 of
-8 indices | lower bytes u8 [64] | bits 8 to 11 u8 [32], of indices i and i + 32.
+Rows begin with d f32. Block: u32 [8]: bit 15 of the indices, step plus 64 (7 bits), bits 12 to 14
+of 8 indices | lower bytes u8 [64] | bits 8 to 11 u8 [32], of indices i and i + 32.
 """
 
 from __future__ import annotations
