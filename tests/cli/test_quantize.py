@@ -13,13 +13,16 @@ from ggml_cpu.quantize.run import quantizer
 from ggml_py.types import BY_NAME
 from ggml_ref.quants import dequantizer
 from llama_py.gguf.file import GGUFFile
+from llama_py.loading.model import DEMO
+from llama_py.quantize import errors
 from llama_py.quantize.imatrix.file import Imatrix, ImatrixEntry, write_imatrix
-from llama_py_tools.gguf import main
+from llama_py_tools.gguf import main, sensitivity
 from llama_py_tools.gguf import quantize as quantize_module
 from tests.support.gguf_writer import Tensor, gguf, kv, write
 
 N = 256
 RNG = np.random.default_rng(3)
+Q = "blk.0.attn_q.weight"
 WEIGHTS = ("blk.0.ffn_gate_exps.weight", "blk.0.attn_q.weight", "token_embd.weight")
 KEYS = [
     kv("general.architecture", "str", "none"),
@@ -254,3 +257,58 @@ def test_a_model_runs_as_it_did(tmp_path: Path) -> None:
         for p in (path, tmp_path / "q.gguf")
     ]
     assert np.corrcoef(*(x.ravel() for x in logits))[0, 1] > 0.99
+
+
+class FakePredictor:
+    """Divergences without a tokenizer: the first tensor counts most."""
+
+    made = 0
+
+    def __init__(self, file: GGUFFile, text: str) -> None:
+        FakePredictor.made += 1
+
+    def divergence(self, changes: dict[str, object]) -> float:
+        (name,) = changes
+        return 1.0 if name == WEIGHTS[0] else 1e-6
+
+
+def test_types_by_measured_loss(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tensor that counts gets the larger type; losses are measured once."""
+    monkeypatch.setattr(sensitivity, "Predictor", FakePredictor)
+    monkeypatch.setattr(errors, "PORTABLE", "q4_0 q8_0")
+    text = tmp_path / "text.txt"
+    text.write_text("To be, or not to be")
+    losses, out = tmp_path / "losses.json", tmp_path / "out.gguf"
+    given = ("--portable", "--text", text, "--sensitivity", losses, "--force")
+    assert run(*given, "--bpw", 4.9, model, out) == 0
+    with GGUFFile.open(out) as file:
+        types = {name: t.type.name for name, t in file.tensors.items()}
+        size = sum(t.nbytes for t in file.tensors.values())
+        assert size * 8 <= 4.9 * sum(np.prod(t.ne) for t in file.tensors.values())
+    assert types[WEIGHTS[0]] == "q4_0"  # its 18 rows as q8_0 do not fit
+    assert run(*given, "--bpw", 6.5, model, out) == 0
+    with GGUFFile.open(out) as file:
+        assert file.tensors[WEIGHTS[0]].type.name == "q8_0"
+        assert file.tensors[WEIGHTS[1]].type.name == "q4_0"
+        assert file.metadata["general.file_type"] == 7
+    assert FakePredictor.made == 1
+    assert run(*given, "--kld", 10, model, out) == 0
+    with GGUFFile.open(out) as file:
+        assert {t.type.name for t in file.tensors.values()} == {"q4_0", "f32"}
+
+
+def test_a_budget_needs_a_text(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run("--bpw", 4, model)
+    assert "need --text FILE" in capsys.readouterr().err
+
+
+def test_divergence_of_a_changed_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensitivity, "N_CTX", 16)
+    with GGUFFile.open(DEMO) as file:
+        predictor = sensitivity.Predictor(file, "To be, or not to be: that is the question. " * 4)
+        assert predictor.divergence({}) == 0
+        changed = sensitivity._quantized(file.tensors[Q], BY_NAME["q4_0"], None)
+        assert 1e-6 < predictor.divergence({Q: changed}) < 1

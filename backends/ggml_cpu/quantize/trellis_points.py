@@ -91,6 +91,13 @@ def _nearest(values: F32, centers: F32, neighbours: int) -> I64:
     return np.concatenate(found)
 
 
+def _fill(values: F32, center: F32, points: I64) -> I64:
+    """Return a list with the nearest other points, so that its length is a multiple of eight."""
+    squares = _squares(values, center)
+    squares[points] = np.inf
+    return np.concatenate([points, np.argsort(squares, kind="stable")[: -len(points) % 8]])
+
+
 @cache
 def trellis_points(
     bits: int, group: int, neighbours: int, absolute: bool = False, start: int = FIRST
@@ -104,23 +111,19 @@ def trellis_points(
     order = np.argsort(near.ravel(), kind="stable")
     ends = np.cumsum(np.bincount(near.ravel(), minlength=n))
     lists = [part // neighbours for part in np.split(order, ends[:-1])]
-    first, lengths, numbers = [], [], []
-    for i, points in enumerate(lists):
-        missing = -len(points) % 8
-        if missing:
-            squares = _squares(values, centers[i])
-            squares[points] = np.inf
-            points = np.concatenate([points, np.argsort(squares, kind="stable")[:missing]])
-        first.append(sum(map(len, numbers[-1:])) + (first[-1] if first else 0))
-        lengths.append(len(points))
-        numbers.append(np.pad(points, (0, -len(points) % LANES)))
-    all_numbers = np.concatenate(numbers).astype(np.int32)
+    whole = [
+        points if len(points) % 8 == 0 else _fill(values, centers[i], points)
+        for i, points in enumerate(lists)
+    ]
+    padded = [np.pad(points, (0, -len(points) % LANES)) for points in whole]
+    first = np.cumsum([0, *(len(points) for points in padded[:-1])])
+    all_numbers = np.concatenate(padded).astype(np.int32)
     columns = values[all_numbers].reshape(-1, LANES, group).transpose(0, 2, 1)
     return Points(
         values,
         bounds,
-        np.array(first, np.int32),
-        np.array(lengths, np.int32),
+        first.astype(np.int32),
+        np.array([len(points) for points in whole], np.int32),
         all_numbers,
         np.ascontiguousarray(columns),
     )
