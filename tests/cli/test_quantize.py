@@ -22,7 +22,7 @@ from tests.support.gguf_writer import Tensor, gguf, kv, write
 
 N = 256
 RNG = np.random.default_rng(3)
-Q = "blk.0.attn_q.weight"
+Q = "blk.0.attn_qkv.weight"
 WEIGHTS = ("blk.0.ffn_gate_exps.weight", "blk.0.attn_q.weight", "token_embd.weight")
 KEYS = [
     kv("general.architecture", "str", "none"),
