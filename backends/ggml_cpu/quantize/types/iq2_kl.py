@@ -40,7 +40,7 @@ from ggml_cpu.quantize.shifted import (
 )
 from ggml_cpu.quants.iq2_kl import BYTES as POINTS
 
-LEVEL_TABLE, _, FIRST = shifted_table(3)
+LEVEL_TABLE, _row, FIRST = shifted_table(3)
 _, find_index = build_lookup(3)
 # Points near each pair of levels that is none, nearest first.
 NEAR = """
