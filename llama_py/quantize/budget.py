@@ -17,7 +17,7 @@ class Candidate:
     """A type for a tensor.
 
     nbytes  bytes of the tensor
-    loss    what it adds to the divergence
+    loss    its share of the divergence
     """
 
     nbytes: int
@@ -50,8 +50,8 @@ def choose_types(
     """Return a candidate of each tensor, of least total loss within a number of bytes, or of least
     bytes within a total loss.
 
-    Steps along the tensors' hulls are taken in the order of their gains, which is optimal but for
-    the last step; then single steps fill what is left of the bytes.
+    Steps along the tensors' hulls follow each other by gain, which is optimal but for the last
+    step. Then single steps use the remaining bytes.
 
     Raises GGUFError if no choice is within the budget.
     """
@@ -60,7 +60,7 @@ def choose_types(
     size, loss = (sum(getattr(c, what) for c in chosen.values()) for what in ("nbytes", "loss"))
     if most_bytes is not None and size > most_bytes:
         raise GGUFError(
-            f"types for {most_bytes} bytes of tensors do not exist; the smallest ones need {size}; "
+            f"types for {most_bytes} bytes do not exist; the smallest types need {size}; "
             "raise --bpw or --size"
         )
     for name, before, after in _steps(hulls):
@@ -82,7 +82,7 @@ def choose_types(
 
 
 def _steps(hulls: Mapping[str, Sequence[Candidate]]) -> Iterator[tuple[str, Candidate, Candidate]]:
-    """Yield the steps between neighbours of all hulls, the largest gain first."""
+    """Yield the steps of all hulls, the largest gain first."""
     heap = [
         (-_gain(a, b), name, i, a, b)
         for name, hull in hulls.items()
@@ -95,7 +95,7 @@ def _steps(hulls: Mapping[str, Sequence[Candidate]]) -> Iterator[tuple[str, Cand
 
 
 def _fill(tensors: Mapping[str, Sequence[Candidate]], chosen: Choice, left: int) -> None:
-    """Use the bytes that are left for the steps that save most."""
+    """Use the remaining bytes for the steps that save most."""
     while True:
         steps = [
             (chosen[name].loss - c.loss, name, c)

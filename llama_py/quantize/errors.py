@@ -24,7 +24,7 @@ q6_K q8_0"""
 OF_IK = """
 iq1_kt iq2_kt iq2_ks iq2_k iq2_kl iq3_kt iq3_ks iq3_k iq4_kss iq4_kt iq4_ks iq4_k iq5_ks iq5_k q6_0
 iq6_k"""
-SAMPLE = 1 << 19  # values of a tensor whose errors are computed
+SAMPLE = 1 << 19  # most values of a tensor for its errors
 
 
 def list_types(t: TensorInfo, portable: bool, weighted: bool) -> list[GGMLType]:
@@ -35,7 +35,7 @@ def list_types(t: TensorInfo, portable: bool, weighted: bool) -> list[GGMLType]:
     return sorted(fit, key=lambda type: file_size(type, t.ne))
 
 
-def importance_of(t: TensorInfo, imatrix: Imatrix | None) -> Floats | None:
+def get_importance(t: TensorInfo, imatrix: Imatrix | None) -> Floats | None:
     """Return the importance of a tensor's inputs [n_matrices, n]; None if it is missing."""
     found = imatrix.weights(t.name) if imatrix else None
     if found is None or found.size != t.ne[0] * t.ne[2]:

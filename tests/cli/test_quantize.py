@@ -310,5 +310,5 @@ def test_divergence_of_a_changed_tensor(monkeypatch: pytest.MonkeyPatch) -> None
     with GGUFFile.open(DEMO) as file:
         predictor = sensitivity.Predictor(file, "To be, or not to be: that is the question. " * 4)
         assert predictor.divergence({}) == 0
-        changed = sensitivity._quantized(file.tensors[Q], BY_NAME["q4_0"], None)
+        changed = sensitivity.quantize_values(file.tensors[Q], BY_NAME["q4_0"], None)
         assert 1e-6 < predictor.divergence({Q: changed}) < 1

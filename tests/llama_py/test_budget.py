@@ -63,7 +63,7 @@ def test_smallest_types_for_a_loss() -> None:
 
 
 def test_too_few_bytes() -> None:
-    with pytest.raises(GGUFError, match=r"the smallest ones need 5; raise --bpw or --size"):
+    with pytest.raises(GGUFError, match=r"the smallest types need 5; raise --bpw or --size"):
         choose_types({"x": [Candidate(5, 1.0, "a")]}, most_bytes=4)
 
 

@@ -1,8 +1,7 @@
 """Types by measured loss (`quantize --bpw`, `--size`, `--kld`).
 
-For each tensor, a model in which only that tensor is quantized predicts a text; the divergence of
-its predictions from the unquantized model's, divided by the tensor's error, is its sensitivity. The
-loss of another type is its error times the sensitivity. Losses of tensors are added.
+A tensor's sensitivity is the divergence of predictions if only this tensor is quantized, divided by
+the error of its values. The loss of a type is its error times the sensitivity. Losses are added.
 """
 
 from __future__ import annotations
@@ -30,7 +29,13 @@ from llama_py.gguf.tensor_info import ComputedTensor
 from llama_py.model import Model
 from llama_py.quantize.allowed import is_allowed
 from llama_py.quantize.budget import Candidate, choose_types
-from llama_py.quantize.errors import importance_of, list_types, matrices, measure_errors, round_trip
+from llama_py.quantize.errors import (
+    get_importance,
+    list_types,
+    matrices,
+    measure_errors,
+    round_trip,
+)
 from llama_py.quantize.imatrix.file import Imatrix
 from llama_py.quantize.mix import EMBEDDINGS, OUTPUT
 from llama_py.quantize.model import QuantizedModel
@@ -46,7 +51,7 @@ PROBE = 3.5  # bits per value of the type that a tensor is measured with
 
 
 class Losses(TypedDict):
-    """What is kept of a tensor: errors by type, and what a unit of error adds to the divergence."""
+    """Errors of a tensor by type, and its sensitivity."""
 
     errors: dict[str, float]
     sensitivity: float | None
@@ -57,7 +62,7 @@ class Predictor:
 
     def __init__(self, file: GGUFFile, text: str) -> None:
         self.file = file
-        with Model(self._changed({})) as model:
+        with Model(self._replace_tensors({})) as model:
             tokens = model.tokenize(text)
         self.windows = [tokens[i : i + N_CTX] for i in range(0, len(tokens) - N_CTX + 1, N_CTX)]
         self.windows = self.windows[:: max(1, len(self.windows) // N_WINDOWS)][:N_WINDOWS]
@@ -67,14 +72,14 @@ class Predictor:
             )
         self.base = self.predict({})
 
-    def _changed(self, changes: Mapping[str, TensorInfo]) -> GGUFFile:
+    def _replace_tensors(self, changes: Mapping[str, TensorInfo]) -> GGUFFile:
         tensors = {name: changes.get(name, t) for name, t in self.file.tensors.items()}
         return GGUFFile.from_values(self.file.path, self.file.metadata.stored_values, tensors)
 
     def predict(self, changes: Mapping[str, TensorInfo]) -> Floats:
-        """Return log probabilities [n_windows, n_ctx, n_vocab] of the model with these tensors."""
+        """Return log probabilities [n_windows, n_ctx, n_vocab] for changed tensors."""
         found = []
-        with Model(self._changed(changes), progress=False) as model:
+        with Model(self._replace_tensors(changes), progress=False) as model:
             context = model.context(n_ctx=N_CTX, n_batch=N_CTX, n_ubatch=N_CTX)
             for window in self.windows:
                 context.clear()
@@ -93,7 +98,7 @@ class Predictor:
         return max(0.0, total / len(self.base))
 
 
-def _quantized(t: TensorInfo, type: GGMLType, importance: Floats | None) -> TensorInfo:
+def quantize_values(t: TensorInfo, type: GGMLType, importance: Floats | None) -> TensorInfo:
     """Return the tensor in its own type, with values that another type can have."""
 
     def compute() -> npt.NDArray[np.uint8]:
@@ -116,8 +121,7 @@ def find_candidates(
     portable: bool,
     kept: Path | None,
 ) -> dict[str, list[Candidate]]:
-    """Return the types of tensors with their losses. Measured ones are read from `kept`, and
-    written to it after each tensor."""
+    """Return the types of tensors with their losses; the file `kept` stores measured losses."""
     key = _key(file, imatrix)
     known = _read(kept, key)
     progress, predictor = Progress("measuring"), None
@@ -125,7 +129,7 @@ def find_candidates(
     try:
         for i, t in enumerate(tensors):
             progress(i, len(tensors), t.name)
-            importance = importance_of(t, imatrix)
+            importance = get_importance(t, imatrix)
             types = list_types(t, portable, importance is not None)
             if not types:
                 continue
@@ -136,7 +140,7 @@ def find_candidates(
             if sensitivity is None:
                 predictor = predictor or Predictor(file, text)
                 probe = min(types, key=lambda type: abs(_bits(type) - PROBE))
-                loss = predictor.divergence({t.name: _quantized(t, probe, importance)})
+                loss = predictor.divergence({t.name: quantize_values(t, probe, importance)})
                 error = one["errors"][probe.name]
                 one["sensitivity"] = sensitivity = loss / error if error else 0.0
             if missing and kept is not None:
@@ -156,7 +160,7 @@ def _bits(type: GGMLType) -> float:
 
 
 def _key(file: GGUFFile, imatrix: Imatrix | None) -> str:
-    """Return what identifies the model and the importance matrix."""
+    """Return a digest of the model and the importance matrix."""
     digest = blake2b(fingerprint(file).encode(), digest_size=16)
     for name, entry in sorted(imatrix.entries.items()) if imatrix else ():
         digest.update(name.encode() + entry.sums.tobytes())
@@ -183,7 +187,7 @@ def _write(path: Path, key: str, tensors: Mapping[str, Losses]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """Options for types by measured loss; one of the first three is set.
+    """Options for types by measured loss; bpw, size or kld is set.
 
     bpw          bits per value of the file's tensors
     size         bytes of its tensors
@@ -203,14 +207,14 @@ class Budget:
     def choose(self, file: GGUFFile, wishes: Wishes, imatrix: Imatrix | None) -> Wishes:
         """Return the wishes with a type for each tensor that may be quantized.
 
-        Raises GGUFError for a text that cannot be read, and if no types are within the budget.
+        Raises GGUFError for an unreadable text, and if no types fit the budget.
         """
         model = QuantizedModel.from_file(file)
         tensors = [
             t
             for t in file.tensors.values()
             if is_allowed(t, model, wishes.leave_output)
-            and (wishes.allow_requantize or not t.type.is_quantized)
+            and (wishes.allow_requantize or not t.type.isquantize_values)
         ]
         try:
             text = Path(self.text).read_text("utf-8", "replace")

@@ -9,7 +9,7 @@ from ggml_cpu.kernel import Function
 from ggml_py.types import BY_NAME, GGMLType
 
 Tables = Callable[[], tuple[int, ...]]
-FOUND = 16 * 64  # bytes of what `RowSteps.search` finds in a block: 16 vectors
+FOUND = 16 * 64  # bytes of the results of `RowSteps.search` for a block: 16 vectors
 
 
 def no_tables() -> tuple[int, ...]:
@@ -49,8 +49,8 @@ class RowSteps:
     magnitudes of the rows; `put` may add to the tile SUMS, which is 0 at first.
 
     search  search(m, found, largest): find scales of the groups of a block; return the scale of
-            largest magnitude so far
-    start   start(m, blocks, largest): the scale of a row with so many blocks
+            largest magnitude of all searched groups
+    start   start(m, blocks, largest): the scale of a row; blocks: their number
     put     put(m, found, d): store a block with the scale d
     finish  finish(m, d): the scale that is stored, in `head` bytes
     """

@@ -37,7 +37,7 @@ from ggml_cpu.quantize.steps import put_quarters
 QX, QQ = SPARE, SPARE + 8 * VECTOR
 OTHER = SPARE + 16 * VECTOR  # tile: indices of another step
 SUM_X, SUM_Q = SUMS, SUMS + 8 * VECTOR  # sums of a row
-SCALE, SHIFT, WEIGHT = 0, 8, 16  # what is found: first vectors of eight groups
+SCALE, SHIFT, WEIGHT = 0, 8, 16  # results of a block: first vectors of eight groups
 FOUND = 24 * VECTOR
 TABLE = np.array(IQ2, np.float32).tobytes()
 MORE = 5.0  # of shifted levels
@@ -74,7 +74,7 @@ def gains(m, x, w, scale, more):
 
 @fn
 def fit_either(m, x, w, scale, more):
-    """Return the fitted scale and its gain for levels of `scale` or -scale; 0 if none is found."""
+    """Return the fitted scale and its gain for levels of `scale` or -scale; 0 without one."""
     qx, qq = gains(m, x, w, scale, more)
     some = qq > 0.0
     fitted = v.select(some, qx / v.select(some, qq, v.f32x16(1.0)), v.f32x16(0.0))

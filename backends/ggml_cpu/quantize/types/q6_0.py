@@ -1,7 +1,7 @@
 """Quantizer of q6_0 (ggml-quants.c:quantize_row_q6_0_impl of ik_llama.cpp).
 
-d | upper two bits u8 [8] | u8 [16]. The best of many scales is taken, then single levels are moved
-by one as long as the error falls. Without importance, the weights are x^2.
+d | upper two bits u8 [8] | u8 [16]. After the search for a scale, single levels move by one while
+the error falls. Without importance, the weights are x^2.
 """
 
 from __future__ import annotations
