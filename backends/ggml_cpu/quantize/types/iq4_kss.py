@@ -1,7 +1,7 @@
 """Quantizer of iq4_kss (iqk_quantize.cpp:quantize_row_iq4_kss_impl of ik_llama.cpp).
 
 Rows begin with d f32. Block: u16 [8][8]; bit 0 of the words of a group has its code, a bit each.
-The other bits u are four indices u ^ (u << 1). Their number of ones is even.
+The other bits u are four indices u ^ (u << 1), of even parity.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ def level(levels, index):
 
 @fn
 def find_four(m, factor, scale, levels):
-    """Store indices of four levels in FOUR_Q. Their number of ones is even.
+    """Store indices of four levels in FOUR_Q, of even parity.
 
-    If it is odd, the index with the cheapest change changes. As in ik_llama.cpp, the cost
+    If the parity is odd, the index with the cheapest change changes. As in ik_llama.cpp, the cost
     is the difference from the level of the table that is not shifted.
     """
     odd = v.i32x16(0)
