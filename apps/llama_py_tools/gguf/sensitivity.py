@@ -214,7 +214,7 @@ class Budget:
             t
             for t in file.tensors.values()
             if is_allowed(t, model, wishes.leave_output)
-            and (wishes.allow_requantize or not t.type.isquantize_values)
+            and (wishes.allow_requantize or not t.type.is_quantized)
         ]
         try:
             text = Path(self.text).read_text("utf-8", "replace")
