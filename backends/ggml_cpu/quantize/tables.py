@@ -64,7 +64,7 @@ def tables(name: str, distances: int) -> Tables:
     return Tables(of_code.astype(np.int32), whole, codes.astype(np.int32))
 
 
-def tables_of(name: str, distances: int) -> Callable[[], tuple[int, ...]]:
+def find_tables(name: str, distances: int) -> Callable[[], tuple[int, ...]]:
     """Return a function that returns the addresses of a codebook's tables."""
     return lambda: tables(name, distances).addresses
 

@@ -23,7 +23,7 @@ from ggml_cpu.quantize.lanes import (
     ratio,
 )
 from ggml_cpu.quantize.points import grid_index, half_steps, load_codes
-from ggml_cpu.quantize.tables import tables_of
+from ggml_cpu.quantize.tables import find_tables
 from ggml_cpu.quantize.ternary import (
     DELTA,
     LEAST,
@@ -167,4 +167,4 @@ def put_all(m):
         put_bytes(m, 48 + 2 * four, 2, v.select(some, word, v.i32x16(0)))
 
 
-register("iq1_m", *by_squares(256, 2.0, put_all), tables=tables_of("iq1", 3))
+register("iq1_m", *by_squares(256, 2.0, put_all), tables=find_tables("iq1", 3))

@@ -25,7 +25,7 @@ from ggml_cpu.quantize.lanes import (
     weigh,
 )
 from ggml_cpu.quantize.points import grid_index, half_steps, load_codes
-from ggml_cpu.quantize.tables import tables_of
+from ggml_cpu.quantize.tables import find_tables
 from ggml_cpu.quantize.ternary import (
     DELTA,
     LEAST,
@@ -135,4 +135,4 @@ def encode_weighted(m):
         put_bytes(m, 34 + 2 * g, 2, v.select(top > 0.0, word, word & 0xFFF))
 
 
-register("iq1_s", None, encode_weighted, tables=tables_of("iq1", 3))
+register("iq1_s", None, encode_weighted, tables=find_tables("iq1", 3))

@@ -18,7 +18,7 @@ from ggml_cpu.quantize.gridded import (
 )
 from ggml_cpu.quantize.lanes import W, X, load_lanes, mul, put, put_byte, sum_of_squares, weigh
 from ggml_cpu.quantize.points import fitter, load_codes
-from ggml_cpu.quantize.tables import tables_of
+from ggml_cpu.quantize.tables import find_tables
 
 group = build_group(16, 1e-8, False, of_largest(5.0), fitter(16, 8, 3, 9, 0.1, True, False))
 
@@ -60,4 +60,4 @@ def encode_weighted(m):
     put_all(m)
 
 
-register("iq2_s", encode_plain, encode_weighted, tables=tables_of("iq2_s", 1))
+register("iq2_s", encode_plain, encode_weighted, tables=find_tables("iq2_s", 1))

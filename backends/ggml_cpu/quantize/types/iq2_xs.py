@@ -17,7 +17,7 @@ from ggml_cpu.quantize.gridded import (
 )
 from ggml_cpu.quantize.lanes import W, X, put_byte, put_bytes, sum_of_squares, weigh
 from ggml_cpu.quantize.points import fitter, load_codes
-from ggml_cpu.quantize.tables import tables_of
+from ggml_cpu.quantize.tables import find_tables
 
 group = build_group(16, 1e-15, True, of_largest(5.0), fitter(16, 8, 3, 9, 0.1, True, False))
 
@@ -35,4 +35,4 @@ def encode_weighted(m):
         put_byte(m, 66 + g, round_step(m, 2 * g, factor) | (round_step(m, 2 * g + 1, factor) << 4))
 
 
-register("iq2_xs", None, encode_weighted, tables=tables_of("iq2_xs", 2))
+register("iq2_xs", None, encode_weighted, tables=find_tables("iq2_xs", 2))

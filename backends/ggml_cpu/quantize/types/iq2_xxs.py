@@ -23,7 +23,7 @@ from ggml_cpu.quantize.lanes import (
 )
 from ggml_cpu.quantize.points import fitter, load_codes
 from ggml_cpu.quantize.symmetric import positive_scale
-from ggml_cpu.quantize.tables import tables_of
+from ggml_cpu.quantize.tables import find_tables
 
 TRIAL = SPARE + 80 * VECTOR
 
@@ -53,4 +53,4 @@ def encode_weighted(m):
         put_bytes(m, 6 + 8 * g, 4, word)
 
 
-register("iq2_xxs", None, encode_weighted, tables=tables_of("iq2_xxs", 2))
+register("iq2_xxs", None, encode_weighted, tables=find_tables("iq2_xxs", 2))
