@@ -1,4 +1,4 @@
-"""Routes of the server and their handlers (server.cpp)."""
+"""Routes of the HTTP server and their handlers (server.cpp)."""
 
 from __future__ import annotations
 
@@ -46,8 +46,12 @@ def app(
     lifespan: Callable[[Starlette], AbstractAsyncContextManager[None]] | None = None,
     toolbox: Toolbox = NO_TOOLS,
 ) -> Starlette:
-    """Return the whole application; routes that need a model work once the pool is ready.
-    toolbox: the tools of --mcp"""
+    """Return the whole application.
+
+    Routes that need a model work once the pool is ready.
+
+    toolbox: the tools of --mcp
+    """
     prefix = listen.api_prefix
     handles = {}
     for every, write in ((ALWAYS, as_error), (OLLAMA, as_ollama_error)):
@@ -143,8 +147,10 @@ def _of_all(handler: OfAll, pool: ModelPool) -> Handle:
 
 
 def _of_one(handler: Handler, pool: ModelPool) -> Handle:
-    """Wrap a handler with the state of the request's model, which is leased until the response
-    is sent."""
+    """Wrap a handler with the state of the request's model.
+
+    The model is leased until the response is sent.
+    """
 
     async def handle(request: Request) -> Any:
         pool.check_ready()
@@ -159,7 +165,7 @@ def _of_one(handler: Handler, pool: ModelPool) -> Handle:
 
 
 def _check_origin(handle: Handle, listen: ListenParams, method: str, handler: object) -> Handle:
-    """Refuse a page of another origin, if the request may change the server."""
+    """Reject requests from pages of other origins if they may change the server."""
     if method == "GET" or handler in COMPUTE:
         return handle
 

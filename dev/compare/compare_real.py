@@ -49,14 +49,14 @@ FloatArray = npt.NDArray[np.float64]
 
 
 class Step(NamedTuple):
-    """A token of an answer, and log probabilities of the most likely tokens in its place."""
+    """Token of a response, and log probabilities of the most likely tokens at its position."""
 
     id: int
     top: Mapping[int, float]
 
 
 class Reference:
-    """The programs of llama.cpp in a folder."""
+    """Programs of llama.cpp in a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -72,7 +72,7 @@ class Reference:
 
     @contextmanager
     def server(self, *words: object) -> Iterator[None]:
-        """Keep a server running."""
+        """Run llama-server during a `with` block."""
         line = [self.folder / "llama-server", "--port", PORT, "-np", 1, *words]
         out = subprocess.DEVNULL
         process = subprocess.Popen([*map(str, line)], stdout=out, stderr=out, env=self.env)
@@ -97,7 +97,7 @@ def _is_healthy() -> bool:
 
 
 def ask(path: str, body: Any) -> Any:
-    """Send JSON to the server of llama.cpp."""
+    """Send JSON to llama-server and return its response."""
     request = urllib.request.Request(f"http://127.0.0.1:{PORT}{path}", json.dumps(body).encode())
     request.add_header("Content-Type", "application/json")
     with urllib.request.urlopen(request, timeout=SECONDS) as answer:
@@ -105,7 +105,7 @@ def ask(path: str, body: Any) -> Any:
 
 
 def compare(path: Path, reference: Reference, text: Path) -> tuple[Row, list[Row]]:
-    """Compare one file. -> its row, and rows of texts that differ"""
+    """Compare one file; return its row, and a row for each text that differs."""
     model = llama_py.load(path, "cpu")
     row, parted = {"model": path.stem}, list[Row]()
     encoder = not model.hparams.causal_attn
@@ -139,7 +139,7 @@ def _embeddings(model: Any, texts: Sequence[str]) -> str:
 
 
 def _generated(model: Any, path: Path) -> tuple[Row, list[Row]]:
-    """Return the columns about texts, and a row for each prompt after which texts differ."""
+    """Return the columns about texts, and a row for each prompt with different texts."""
     parted, exact = [], Exact(path)
     for prompt in PROMPTS:
         body = {
@@ -194,7 +194,7 @@ class Exact:
 
 
 def part(ours: Sequence[Step], theirs: Sequence[Step], exact: FloatArray) -> Row:
-    """Compare log probabilities, up to the token at which two texts differ."""
+    """Compare log probabilities up to the first token that differs."""
     a, b = ours[-1].id, theirs[-1].id
     margins = [row[a] - row[b] for row in (exact[-1], ours[-1].top, theirs[-1].top)]
     likely = np.argsort(-exact, axis=-1)[:, :N_BEST]
@@ -315,7 +315,7 @@ equal.
 
 
 def page(rows: Sequence[Row], parted: Sequence[Row] = ()) -> str:
-    """Make the page: a table with the columns of all rows, and one of texts that differ."""
+    """Return the page: a table of all files, and a table of texts that differ."""
     if not parted:
         return HEAD + "\n" + table(rows)
     errors = [key for key in parted[0] if key.startswith("RMS")]
@@ -324,7 +324,7 @@ def page(rows: Sequence[Row], parted: Sequence[Row] = ()) -> str:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Make a table with the columns of all rows."""
+    """Return a table with the columns of all rows."""
     columns = [*dict.fromkeys(key for row in rows for key in row)]
     lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
     lines += [f"| {' | '.join(row.get(key, '-') for key in columns)} |" for row in rows]
@@ -332,7 +332,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0 once the page is written."""
+    """Compare the files and write the page; return 0."""
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,14 +1,14 @@
-"""Speed beside llama.cpp's and others': the same work, in turns, each engine warm in a process.
+"""Compare speed with llama.cpp and other engines on the same work; write a table.
 
     python -m dev.compare.compare_speed -m model.gguf --peer-python /path/to/venv/bin/python -t 1,2
     python -m dev.compare.compare_speed -m model.gguf --ik /path/to/ik_llama.cpp --matrix \\
         --json runs.jsonl --budget 30
     python -m dev.compare.compare_speed --table runs.jsonl --write docs/benchmarks.md
 
-The peer's Python has llama-cpp-python. llama.cpp runs twice, with and without repacked weights, and
-so does ik_llama.cpp; the best of all peers counts. Runs alternate, so that a slow moment of the
-machine hits all; medians are compared. A ratio above 1 means that we are faster. A peer that does
-not run here, or not a certain test, is left out, and said so.
+The peer's Python has llama-cpp-python. llama.cpp and ik_llama.cpp run with and without repacked
+weights. Each engine is warm in a separate process. Runs alternate, so that a slow moment of the
+machine affects all engines. A ratio compares our median with the best peer's; above 1, llama-py is
+faster. A peer that cannot run, or cannot run a test, is omitted with a note.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
         type=numbers,
         default=[0],
         metavar="N,...",
-        help="tokens that are there before",
+        help="depth: tokens in the KV cache before the test",
     )
     p.add_argument(
         "-npl",
@@ -60,7 +60,7 @@ def parser() -> argparse.ArgumentParser:
         type=numbers,
         default=[],
         metavar="N,...",
-        help="so many sequences together (as llama-batched-bench)",
+        help="sequences decoded in one batch (like llama-batched-bench)",
     )
     p.add_argument(
         "-ntg",
@@ -68,14 +68,14 @@ def parser() -> argparse.ArgumentParser:
         type=int,
         default=64,
         metavar="N",
-        help="tokens of each of these (default: %(default)s)",
+        help="tokens per sequence of -npl (default: %(default)s)",
     )
     p.add_argument(
         "--at-once",
         type=numbers,
         default=[],
         metavar="N,...",
-        help="tokens in one decode, as a draft is checked; 1 to compare",
+        help="tokens per decode, like verifying a draft; 1 for comparison",
     )
     p.add_argument("-ctk", "--cache-type-k", type=words, default=["f16"], metavar="TYPE,...")
     p.add_argument("-ctv", "--cache-type-v", type=words, default=["f16"], metavar="TYPE,...")
@@ -84,68 +84,72 @@ def parser() -> argparse.ArgumentParser:
         type=numbers,
         default=[0],
         metavar="N,...",
-        help="beside so many processes that compute all the time",
+        help="background load: N processes that compute all the time",
     )
     p.add_argument(
         "--first",
         type=int,
         default=0,
         metavar="N",
-        help="also the time to the first token after N: of a new process, a new context, and warm",
+        help="also the time to the first token after N tokens: new process, new context, and warm",
     )
     p.add_argument(
-        "--not-compiled",
-        action="store_true",
-        help="with an empty cache of kernels in the cold runs",
+        "--not-compiled", action="store_true", help="use an empty kernel cache in cold runs"
     )
     p.add_argument(
         "--memory",
         type=int,
         default=0,
         metavar="N",
-        help="also the peak resident memory of a prompt of N",
+        help="also the peak resident memory of a prompt of N tokens",
     )
     p.add_argument(
-        "--embeddings", action="store_true", help="embed prompts: ours and llama.cpp; give -n 0"
+        "--embeddings",
+        action="store_true",
+        help="embed prompts: llama-py and llama.cpp; needs -n 0",
     )
     p.add_argument(
-        "--matrix", action="store_true", help="all of it, instead of -p, -n, -d, -npl and --at-once"
+        "--matrix",
+        action="store_true",
+        help="the full test matrix, instead of -p, -n, -d, -npl and --at-once",
     )
     p.add_argument(
         "-t",
         "--threads",
         type=numbers,
         metavar="N,...",
-        help=f"default: {cores}; of the matrix 1,{cores}",
+        help=f"default: {cores}; with --matrix 1,{cores}",
     )
     p.add_argument("-b", "--batch", type=int, default=2048, metavar="N")
     p.add_argument("-ub", "--ubatch", type=int, default=512, metavar="N")
     p.add_argument("-r", "--repetitions", type=int, default=5, metavar="N")
     peer.add_options(p)
-    p.add_argument("--peers", type=words, metavar="NAME,...", help="only these")
-    p.add_argument("--json", type=Path, metavar="FILE", help="append what is measured")
+    p.add_argument("--peers", type=words, metavar="NAME,...", help="run these peers only")
+    p.add_argument("--json", type=Path, metavar="FILE", help="append the results to this file")
     p.add_argument(
         "--states",
         type=Path,
         metavar="DIR",
-        help="keep what is read before a depth: it is not read once more for other"
-        " threads, larger depths and later runs",
+        help="save processed depths here, to reuse them for other thread counts, larger"
+        " depths and later runs",
     )
     p.add_argument(
         "--budget",
         type=float,
         metavar="MINUTES",
-        help="begin no test after that; what --json has already is not run",
+        help="start no test after this time; skip tests that --json already has",
     )
     p.add_argument(
         "--table",
         nargs="+",
         type=Path,
         metavar="FILE",
-        help="measure nothing: tables of --json files",
+        help="print tables of earlier --json files; run no test",
     )
-    p.add_argument("--write", type=Path, metavar="FILE.md", help="the tables as a page")
-    p.add_argument("--plot", type=Path, metavar="FILE.svg", help="the ratios; needs matplotlib")
+    p.add_argument("--write", type=Path, metavar="FILE.md", help="write the tables to a page")
+    p.add_argument(
+        "--plot", type=Path, metavar="FILE.svg", help="plot the ratios; needs matplotlib"
+    )
     return p
 
 
@@ -155,9 +159,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     if not (args.model or args.table):
         p.error("-m is needed")
     if args.states and not (args.states.is_dir() or not args.states.exists()):
-        p.error(f"--states {args.states} is no folder")
+        p.error(f"--states {args.states} is not a folder")
     if args.budget is not None and not args.json:
-        p.error("--budget needs --json, which says what has been measured")
+        p.error("--budget needs --json, which lists the finished tests")
     if args.threads is None:
         cores = os.cpu_count() or 1
         args.threads = sorted({1, cores}) if args.matrix else [cores]
@@ -245,7 +249,10 @@ def parts(args: argparse.Namespace) -> list[Record]:
     wanted = [(name, n, test) for name in names for n in args.threads for test in tests(args)]
     left = sum(key not in done for key in wanted)
     if left:
-        print(f"{left} of {len(wanted)} tests are left; the same command goes on", file=sys.stderr)
+        print(
+            f"{left} of {len(wanted)} tests are left; repeat the command to continue",
+            file=sys.stderr,
+        )
     return found
 
 

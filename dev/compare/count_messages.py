@@ -4,7 +4,7 @@
     mpiexec -n 2 python -m dev.compare.count_messages graph llama-dense
     mpiexec -n 4 python -m dev.compare.count_messages --orders tp=2,pp=2 llama-dense
 
---orders: one order per action, like before runs were one message. Needs a
+With --orders, each action is a separate message; by default, a run is one message. Needs a
 checkout, and `pip install '.[mpi]'`.
 """
 
@@ -44,7 +44,7 @@ def _of_a_token(name: str, how: str) -> list[tuple[float, float]]:
     from tests.support.split_models import EXACT, IDS, KEYS
 
     ctx = Context(model_of(*made(name, **KEYS.get(name, {})), placement(how)), **EXACT)
-    for i in range(4):  # the last ones use the graph of one token
+    for i in range(4):  # the last decodes use the graph of one token
         ctx.decode(IDS[i : i + 1])
     before, alone = _sent(), _sent()
     for i in range(N_TOKENS):
@@ -57,7 +57,7 @@ def _of_a_token(name: str, how: str) -> list[tuple[float, float]]:
 
 
 def _sent() -> Counts:
-    """Return the counts of each rank, including this request."""
+    """Return the messages and bytes that each rank has sent, including this request."""
     from ggml_mpi.orders import ReportSent
 
     here = world()

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Compare the distribution of drafted tokens with that of plain sampling; print a table.
+"""Test that drafts do not change the distribution of sampled tokens; print a table.
 
-    python -m dev.compare.judge_drafts                    # all ways to draft, 100,000 tokens each
+    python -m dev.compare.judge_drafts                    # all draft methods, 100,000 tokens each
     python -m dev.compare.judge_drafts -n 5000 draft-mtp  # one method, fewer tokens
 
 Tiny models continue fixed prompts at random: half of the tokens by `stream` (one sequence), half by
 the server's engine (16 sequences). A pass of the model without drafts gives the exact distribution
 of each token after the previous tokens. A chi-square test compares counts with that distribution.
-It also compares texts with the texts of the same seeds without drafts.
+It also compares each text with the text of the same seed without drafts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from llama_py.serving import Engine, Event, Request
 from llama_py.text.generate import stream
 from tests.support.live_models import EXACT, Arrays, made, model_of
 
-ALPHABET = 7  # tokens that models prefer, so that drafts are often right
+ALPHABET = 7  # tokens that models prefer, so that they accept drafts often
 LENGTH = 8  # tokens of a text
 PROMPTS = ([2, 5, 1, 3, 2, 5, 4, 6, 2, 5], [0, 6, 1, 6, 1, 4])
 SAMPLING: dict[str, Any] = {
@@ -59,7 +59,7 @@ Text = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Kind:
-    """A way to draft.
+    """Draft method with its models and options.
 
     Attributes:
         target: The model, by its name in `dev.tiny_models`.
@@ -100,7 +100,7 @@ KINDS = {
 
 
 def prefer(arrays: Arrays) -> None:
-    """Let a model's head know only the first tokens."""
+    """Make a model's LM head prefer the first tokens."""
     if "d2t" in arrays:
         arrays["d2t"][...] = (np.arange(arrays["d2t"].size) % ALPHABET).reshape(arrays["d2t"].shape)
     head = "output.weight" if "output.weight" in arrays else "token_embd.weight"
@@ -110,7 +110,7 @@ def prefer(arrays: Arrays) -> None:
 
 @cache
 def model(name: str, seed: int = 0) -> Model:
-    """Make a tiny model whose head prefers the first tokens; a seed varies its weights."""
+    """Create a tiny model that prefers the first tokens; a seed varies its weights."""
     metadata, arrays = made(name)
     prefer(arrays)
     rng = np.random.default_rng(seed)
@@ -121,7 +121,7 @@ def model(name: str, seed: int = 0) -> Model:
 
 
 def spec(name: str) -> dict[str, Any]:
-    """Return the options of `SpeculativeParams` of a way to draft."""
+    """Return the options of `SpeculativeParams` of a draft method."""
     kind = KINDS[name]
     options = {"spec_type": name.partition(" ")[0], "spec_draft_adaptive": False, **kind.options}
     return {**options, "model_draft": model(kind.draft, 1)} if kind.draft else options
@@ -129,7 +129,7 @@ def spec(name: str) -> dict[str, Any]:
 
 @dataclass
 class Run:
-    """Texts of one way to draft.
+    """Texts that one draft method generated.
 
     Attributes:
         texts: How often each text followed each prompt, by the prompt's number and the text.
@@ -157,7 +157,7 @@ def by_stream(name: str, n: int, seed: int) -> Run:
 
 
 def _stream(name: str, numbers: range, seed: int, run: Run) -> None:
-    """Write texts one after the other, in one context."""
+    """Generate texts one after the other, in one context."""
     ctx = Context(model(KINDS[name].target), **HOW)
     for i in numbers:
         ctx.clear()
@@ -171,7 +171,7 @@ def _stream(name: str, numbers: range, seed: int, run: Run) -> None:
 
 
 def by_engine(name: str, n: int, seed: int) -> Run:
-    """Continue the prompts n times, several sequences at once."""
+    """Continue the prompts n times, several sequences in parallel."""
     run = Run()
     for numbers in parts(n, KINDS[name].n_texts * SEQUENCES):
         _serve(name, numbers, seed, run)
@@ -179,7 +179,7 @@ def by_engine(name: str, n: int, seed: int) -> Run:
 
 
 def _serve(name: str, numbers: range, seed: int, run: Run) -> None:
-    """Write texts, several sequences at once, by one engine."""
+    """Generate texts with one engine, several sequences in parallel."""
     sizes = {"n_ctx": 64 * SEQUENCES, "n_seq_max": SEQUENCES, "n_ubatch": 64, "n_rs_seq": 3}
     ended = SimpleQueue[None]()
 
@@ -211,7 +211,7 @@ def _serve(name: str, numbers: range, seed: int, run: Run) -> None:
 
 
 def n_other(name: str, n: int, seed: int) -> int:
-    """Count texts, of n by each path, that the same seeds do not give without drafts."""
+    """Count texts that differ without drafts at the same seed, among n texts per path."""
     plain = f"none ({name})"
     KINDS[plain] = Kind(KINDS[name].target)
     try:
@@ -285,12 +285,12 @@ def p_value(texts: Mapping[tuple[int, Text], int], exact: Exact) -> float:
 def main(argv: Sequence[str] | None = None) -> int:
     """Return 0 if no p-value is below 1e-3."""
     p = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    p.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="ways to draft (default: all)")
+    p.add_argument("kinds", nargs="*", choices=[*KINDS, []], help="draft methods (default: all)")
     p.add_argument(
-        "-n", type=int, default=100_000, help="tokens of each, half of them by each path"
+        "-n", type=int, default=100_000, help="tokens per method, half of the tokens by each path"
     )
     args = p.parse_args(argv)
-    print("| way to draft | tokens | drafted | accepted | p, `stream` | p, engine | other texts |")
+    print("| draft method | tokens | drafted | accepted | p, `stream` | p, engine | other texts |")
     print("|---|---:|---:|---:|---:|---:|---:|")
     worst, exact = 1.0, cache(Exact)
     for name in args.kinds or KINDS:

@@ -1,9 +1,9 @@
-"""Fetch the library that lays graphs out on the page of llama-py-graph view: @dagrejs/dagre.
+"""Download @dagrejs/dagre, the graph layout library of the llama-py-graph view page.
 
     python -m dev.docs.refresh_dagre VERSION
 
-Takes `dagre.min.js` and its licence from the npm registry, through npm, which checks what it
-fetches. The page's files are package data: nothing is fetched when it is installed or used.
+npm downloads `dagre.min.js` and its license from the npm registry and verifies them. They are
+package data: installing the package and opening the page download no files.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Record the cases of llama.cpp's test-chat: templates, tools, what a model writes, and the message
-that it is.
+"""Record the cases of llama.cpp's test-chat: templates, tools, responses, and parsed messages.
 
     python -m dev.record.record_chat_formats llama.cpp llama.cpp/build/bin
 
-The first folder is the sources, the second has libllama-common.so of the same. Its own test is
-compiled with a few lines more, which write each case, and how the real llama.cpp would have it
-answered: grammar or not, triggers, stops, preserved tokens. To tests/data/chat/formats.json.xz.
+The first folder has the sources, the second has libllama-common.so built from the same sources.
+The script compiles test-chat.cpp with additional lines, which write each case with
+llama.cpp's settings: grammar, triggers, stops, preserved tokens. The recording is
+tests/data/chat/formats.json.xz.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def _compiled(sources: Path, libraries: Path, folder: Path) -> Path:
     text = (sources / "tests/test-chat.cpp").read_text()
     for at, more in ((BEFORE, DUMP + BEFORE), (MAIN, MAIN + ANALYSE)):
         if text.count(at) != 1:
-            raise SystemExit(f"error: {at!r} is not once in test-chat.cpp")
+            raise SystemExit(f"error: {at!r} must occur once in test-chat.cpp")
         text = text.replace(at, more)
     dump = "        dump_case(tester_.template_path(), tester_.tmpls_.get(), tc_);\n"
     text = text.replace(RUN, dump + RUN).replace('#include "../', f'#include "{sources}/tests/../')

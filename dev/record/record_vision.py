@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Record what the real libmtmd computes of tiny encoders (dev/tiny_vision) into
-tests/data/vision. Needs llama-cpp-python: pip install '.[parity]'.
+"""Record libmtmd's results for tiny vision encoders (dev/tiny_vision) in tests/data/vision.
+
+Needs llama-cpp-python: pip install '.[parity]'.
 
     python -m dev.record.record_vision  # all
     python -m dev.record.record_vision NAME ...  # these projectors
-    python -m dev.record.record_vision --compare  # how far ours are from it now; records nothing
-    python -m dev.record.record_vision --types  # likewise, with weights in F16, BF16, Q8_0
-    python -m dev.record.record_vision --large N  # likewise, two layers of real width, patches of N
+    python -m dev.record.record_vision --compare  # print llama-py's differences; record no file
+    python -m dev.record.record_vision --types  # the same, with weights in F16, BF16, Q8_0
+    python -m dev.record.record_vision --large N  # the same, two layers of real width, patches of N
 """
 
 from __future__ import annotations
@@ -26,13 +27,20 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("names", nargs="*", metavar="NAME")
-    p.add_argument("--compare", action="store_true", help="print distances, record nothing")
-    p.add_argument("--types", action="store_true", help="the same of other types of weights")
-    p.add_argument("--large", type=int, choices=(14, 16), help="the same of larger encoders")
+    p.add_argument(
+        "--compare", action="store_true", help="print llama-py's differences; record no file"
+    )
+    p.add_argument("--types", action="store_true", help="print differences with other weight types")
+    p.add_argument(
+        "--large",
+        type=int,
+        choices=(14, 16),
+        help="print differences of larger encoders with this patch size",
+    )
     args = p.parse_args()
     known = tiny.every()
     if unknown := set(args.names) - set(known):
-        p.error(f"no tiny encoder {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+        p.error(f"no tiny encoder {', '.join(sorted(unknown))}; known encoders: {', '.join(known)}")
     for name in args.names or known:
         with tempfile.TemporaryDirectory() as folder:
             if args.types or args.large:

@@ -38,8 +38,11 @@ STEP = 7
 
 
 class Invented(dict[str, TensorInfo]):
-    """Tensors of a file that does not exist: all tensors that the model declares to `Weights`,
-    except optional ones that the variant omits. Their bytes are placeholders."""
+    """Tensors of a tiny model without a file.
+
+    These are all tensors that the model declares to `Weights`, except optional tensors that the
+    variant omits. Their bytes are placeholders.
+    """
 
     def __init__(self, tiny: Tiny) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ from dev import tiny_models as tiny
 from llama_py.context import Context
 
 HANGS = 900  # seconds
-LATE = 0.1  # seconds of CPU; 1 s may pass, since other programs run too
+LATE = 0.1  # seconds of CPU; up to 1 s on the clock, because other programs run
 PIECES: list[list[int]] = [[1, 2, 3, 4, 5, 6], [7], [8]]
 _OURS = tuple(str(Path(str(p.__file__)).parent) for p in (ggml_cpu, ggml_py, llama_py))
 _FILES = (*_OURS, str(threading.__file__))
@@ -47,8 +47,10 @@ Floats = NDArray[np.float32]
 
 @cache
 def _between(code: CodeType) -> frozenset[int]:
-    """Return places at which a trace function is called but no interrupt can occur: `try`, and the
-    end of a `with`, before __exit__ is called."""
+    """Return offsets that call a trace function but cannot be interrupted.
+
+    These are `try`, and the end of a `with` before its call of __exit__.
+    """
     found = list(dis.get_instructions(code))
     leaving = {
         a.offset
@@ -57,7 +59,7 @@ def _between(code: CodeType) -> frozenset[int]:
         and a.argval is None
         and (b.opname == "DUP_TOP" or (b.opname == "LOAD_CONST" and b.argval is None))
     }
-    for a, b in reversed([*pairwise(found)]):  # after a result is put aside
+    for a, b in reversed([*pairwise(found)]):  # after a result moves on the stack
         if b.offset in leaving and a.opname in ("SWAP", "ROT_TWO", "POP_BLOCK"):
             leaving.add(a.offset)
     return frozenset(leaving | {i.offset for i in found if i.opname == "NOP"})
@@ -95,7 +97,7 @@ class Lines:
 
 
 def nothing(ctx: Context, at: int) -> None:
-    """Do nothing before the piece."""
+    """Default of `before`: no action."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +114,10 @@ class Story:
     before: Callable[[Context, int], None] = nothing
 
     def read(self, first: int = 0, skip: int | None = None) -> list[Floats]:
-        """Return logits of all tokens of the pieces from `first` on. If `skip` is a number, skip
-        this number of tokens of the first piece."""
+        """Return logits of all tokens of the pieces from `first` on.
+
+        skip  number of tokens to skip in the first piece, without a call of `before`
+        """
         found = []
         for at in range(first, len(self.pieces)):
             piece = self.pieces[at]
@@ -165,7 +169,7 @@ def broken(story: Story, at: int, chosen: Iterable[int]) -> Iterator[str]:
 
 
 def bombarded(story: Story, seed: int = 0) -> Iterator[tuple[bool, Seconds]]:
-    """Send SIGINT at random times of all pieces but the last, without end.
+    """Repeatedly send SIGINT at random times of all pieces but the last.
 
     Yields True if later logits are right, and the time from a signal to KeyboardInterrupt.
     """
@@ -240,7 +244,7 @@ def _file(name: str, folder: Path) -> Path:
 
 
 def _bombard(paths: Iterable[Path], seconds: float, threads: int) -> int:
-    """Print a line for each model; the number of wrong texts and late signals."""
+    """Print a line for each model; return the number of wrong texts and late signals."""
     bad = 0
     for path in paths:
         ctx = llama_py.load(path).context(n_ctx=64, n_ubatch=4, n_threads=threads)
@@ -257,13 +261,17 @@ def _bombard(paths: Iterable[Path], seconds: float, threads: int) -> int:
 
 
 def main() -> int:
-    """Return 0 if every line passes."""
+    """Run the test; return 0 if every interrupted line passes."""
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("models", nargs="*", default=[None], metavar="MODEL.gguf")
-    p.add_argument("--every", type=int, default=1, help="of so many lines only one")
+    p.add_argument(
+        "--every", type=int, default=1, help="interrupt every Nth line only (default: all)"
+    )
     p.add_argument("--seconds", type=float, default=0, help="send signals at random times")
     p.add_argument("--threads", type=int, default=1)
-    p.add_argument("--fresh", action="store_true", help="graphs are built in the piece, too")
+    p.add_argument(
+        "--fresh", action="store_true", help="rebuild the graphs in the interrupted piece"
+    )
     args = p.parse_args()
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     if args.seconds:

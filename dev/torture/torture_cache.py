@@ -49,7 +49,7 @@ import numpy as np
 from ggml_cpu import objcache, store
 from torture_family import KERNELS
 
-if user:  # who may not read the interpreter's files: all is imported before
+if user:  # this user cannot read the interpreter's files: import all first
     import ggml_cpu.lock, ggml_cpu.tidy
     from ggml_cpu.codegen import object_code
     object_code(KERNELS[0])
@@ -130,7 +130,7 @@ def finished(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def kills(place: Place, how: argparse.Namespace) -> str:
-    """Kill processes that compile the same kernels, with all their children."""
+    """Kill processes that compile the same kernels, and all their child processes."""
     rng, counts = random.Random(1), Counter[str]()
     began = time.monotonic()
     place.load()
@@ -147,7 +147,7 @@ def kills(place: Place, how: argparse.Namespace) -> str:
             except subprocess.TimeoutExpired:
                 kill(process, rng.random() < 0.5)
             done = process.returncode == 0
-            counts["ended by themselves" if done else "killed"] += 1
+            counts["not killed" if done else "killed"] += 1
             if done:
                 finished(process)
             else:
@@ -161,7 +161,7 @@ def kills(place: Place, how: argparse.Namespace) -> str:
 
 
 def kill(process: subprocess.Popen[str], group: bool) -> None:
-    """Kill the process alone, or with its compiling processes."""
+    """Kill the process alone, or with its compiler processes."""
     with suppress(ProcessLookupError):
         (os.killpg if group else os.kill)(process.pid, 9)
     process.wait()
@@ -182,11 +182,11 @@ def threads(place: Place, how: argparse.Namespace) -> str:
 
 
 def size_limit(place: Place, how: argparse.Namespace) -> str:
-    """Limit the file size: kernels that are too large are only in memory."""
+    """Limit the file size: larger kernels are in memory only."""
     small = place.load(limit=100)
     larger = place.load(limit=1 << 20)
     assert len(small["told"]) == 1 and larger["compiled"] == KERNELS and not larger["told"]
-    return f"warnings {len(small['told'])}, then {larger['compiled']} compiled and kept"
+    return f"warnings {len(small['told'])}, then {larger['compiled']} compiled and cached"
 
 
 def full_disk(place: Place, how: argparse.Namespace) -> str:
@@ -273,8 +273,8 @@ SCENARIOS: dict[str, Callable[[Place, argparse.Namespace], str]] = {
 def main() -> int:
     p = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     p.add_argument("only", nargs="*", choices=[*SCENARIOS, []], help="these scenarios")
-    p.add_argument("--kills", type=int, default=50, help="rounds of processes that are killed")
-    p.add_argument("--loads", type=int, default=200, help="loads of each of two threads")
+    p.add_argument("--kills", type=int, default=50, help="rounds of killed processes")
+    p.add_argument("--loads", type=int, default=200, help="kernel loads per thread (two threads)")
     how = p.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     failed = 0

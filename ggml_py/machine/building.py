@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 
 class BuildStage(NamedTuple):
-    """Progress of a build.
+    """Progress of a kernel build.
 
     total     0 if an unknown number will follow
     what      name of the last kernel
@@ -44,7 +44,7 @@ _DISPLAYS: list[Display] = []
 
 @contextmanager
 def building() -> Iterator[None]:
-    """Count time in the block as building, in this thread; displays see if it fails."""
+    """Count this thread's time in the block as building; report failures to the display."""
     if _CLOCK.running:
         yield
         return
@@ -66,7 +66,7 @@ def seconds() -> float:
 
 @contextmanager
 def telling(display: Display) -> Iterator[None]:
-    """Send all build progress to this display within `with`, instead of an earlier one."""
+    """Send all build progress to this display within `with`, instead of an earlier display."""
     _DISPLAYS.append(display)
     try:
         yield

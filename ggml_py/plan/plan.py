@@ -17,7 +17,7 @@ from ggml_py.tensor import Tensor
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Consecutive nodes that one device runs. `inputs` are copied to it first: (source, copy).
+    """Consecutive nodes that run on one device after its `inputs` are copied: (source, copy).
 
     steps  steps of the program: nodes, or several nodes as one step
     told   nodes to report after the run
@@ -70,8 +70,7 @@ class SplitTime:
 
 @dataclass(slots=True)
 class TimesTarget:
-    """Destination of times, shared by tasks, which do not reference their plan, so that it can be
-    freed."""
+    """Destination of a plan's times; tasks reference it, so that the plan itself can be freed."""
 
     times: list[SplitTime] | None = None
 
@@ -100,8 +99,10 @@ class Plan:
         self._wanted.times = times
 
     def run(self) -> None:
-        """Compute every node. Ctrl-C ends the run between splits, or within a split if its device
-        supports that. The plan can run again.
+        """Compute every node of the graph.
+
+        Ctrl-C ends the run between splits, or within a split if its device supports that. The plan
+        can run again.
         """
         times = self._wanted.times
         for split in self.splits:
@@ -110,8 +111,10 @@ class Plan:
             self._show(split)
 
     def run_in_parts(self) -> Iterator[None]:
-        """Run with pauses during which the devices may run other plans: about as often as Python
-        gets control, if the device can pause."""
+        """Run with pauses during which the devices may run other plans.
+
+        A device that can pause does so about as often as Python gets control.
+        """
         for split in self.splits:
             if isinstance(split.program, SteppableProgram) and self._wanted.times is None:
                 for source, copy in split.inputs:
@@ -134,7 +137,7 @@ class Plan:
 
 @runtime_checkable
 class Plans(Protocol):
-    """A device with a special method to run a plan together with other devices of its type."""
+    """Device that runs a plan together with other devices of its type."""
 
     def plan(self, graph: Graph, splits: list[Split]) -> Plan:
         """Return the plan of all these splits."""

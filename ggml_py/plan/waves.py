@@ -13,13 +13,13 @@ from ggml_py.tensor import Tensor
 
 @dataclass(slots=True)
 class _Access:
-    """Ids of the tensors that are read and written."""
+    """Ids of the tensors that a part reads and writes."""
 
     reads: set[int] = field(default_factory=set)
     writes: set[int] = field(default_factory=set)
 
     def hinders(self, other: _Access) -> bool:
-        """Return True if one must end before the other begins."""
+        """Return True if one part must end before the other part begins."""
         return bool(self.writes & (other.reads | other.writes) or self.reads & other.writes)
 
     def add(self, other: _Access) -> None:
@@ -28,8 +28,10 @@ class _Access:
 
 
 def in_waves(parts: list[GraphPart]) -> list[list[GraphPart]]:
-    """Group consecutive parts that can run at the same time. Parts of different devices must not
-    access tensors written by another. Parts of one device run in order. A REDUCE is a wave alone.
+    """Group consecutive parts that can run at the same time.
+
+    Parts of different devices must not access tensors written by another. Parts of one device run
+    in order. A REDUCE is a wave alone.
     """
     waves: list[list[GraphPart]] = []
     by_device: dict[int, _Access] = {}

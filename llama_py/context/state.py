@@ -40,7 +40,7 @@ def save(
 
     partial  omit parts that `seq_rm` can truncate (attention): a checkpoint to return to while
              later positions are still in memory
-    tokens   the sequence's tokens, which are saved with it
+    tokens   the sequence's tokens, saved with its state
     """
     scope = "all sequences" if seq_id < 0 else "one sequence"
     io = begin(ctx, f"{'checkpoint' if partial else 'state'} of {scope}")
@@ -52,7 +52,7 @@ def save(
 def load(
     ctx: Restorable, data: bytes | memoryview, seq_id: int = -1, *, partial: bool = False
 ) -> list[int]:
-    """Replace the context's memory by a saved state; return the tokens saved with it.
+    """Replace the context's memory by a saved state; return its saved tokens.
 
     A sequence may be loaded into another sequence or context. Raises ContextError, without a
     change, for data that is broken or from another model or layout; if the context is too
@@ -69,12 +69,12 @@ def load(
 def save_file(
     ctx: Restorable, path: str | Path, seq_id: int = -1, *, tokens: Sequence[int] = ()
 ) -> int:
-    """`save` to a file, which is replaced only when all is on the disk; its size in bytes."""
+    """Save to a file, replaced only after all data is on disk; return its size in bytes."""
     return replace_file(path, [save(ctx, seq_id, tokens=tokens)])
 
 
 def load_file(ctx: Restorable, path: str | Path, seq_id: int = -1) -> list[int]:
-    """`load` from a file; the ContextError names it."""
+    """Load from a file; a ContextError names the file."""
     with naming(path):
         return load(ctx, Path(path).read_bytes(), seq_id)
 
@@ -105,8 +105,10 @@ def seal(io: StateWriter) -> list[bytes | memoryview]:
 
 
 def open_state(ctx: Restorable, data: bytes | memoryview, what: str) -> StateReader:
-    """Return a reader of data of `seal`; ContextError if it is damaged, of another type,
-    model or layout."""
+    """Return a reader of data of `seal`.
+
+    Raises ContextError if the data is damaged, or of another type, model or layout.
+    """
     io = StateReader(_body(data))
     found, print_, arch, layout = (io.text() for _ in range(4))
     model = ctx.model

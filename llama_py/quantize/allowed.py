@@ -1,4 +1,6 @@
-"""Tensors that are quantized (llama-quant.cpp:tensor_allows_quantization), fallback types for other
+"""Rules of quantization: which tensors and types are allowed.
+
+Tensors that are quantized (llama-quant.cpp:tensor_allows_quantization), fallback types for other
 row lengths, and types that need an importance matrix.
 """
 
@@ -10,7 +12,7 @@ from llama_py.gguf.file import TensorInfo
 from llama_py.quantize.mix import EMBEDDINGS, OUTPUT
 from llama_py.quantize.model import QuantizedModel
 
-# Small tensors, or tensors that are not multiplied. Parts of names, and whole names.
+# Parts of names, and whole names: small tensors, and tensors outside matrix multiplications.
 KEPT = (
     "_norm.weight",
     "ffn_gate_inp.weight",
@@ -83,7 +85,7 @@ def is_allowed(t: TensorInfo, model: QuantizedModel, leave_output: bool) -> bool
 def fitting(t: TensorInfo, type: GGMLType) -> GGMLType:
     """Return the type, or a fallback if rows are not a multiple of its block.
 
-    Raises GGUFError without a known fallback.
+    Raises GGUFError if the type has no fallback.
     """
     if t.ne[0] % type.block_size == 0:
         return type

@@ -18,7 +18,9 @@ BACK = 256  # characters before a token that may belong to a pattern
 
 @dataclass(frozen=True)
 class Triggers:
-    """words     texts; they are ignored within reasoning
+    """Strings and patterns that start a constraint.
+
+    words     strings; ignored within reasoning
     patterns  regular expressions; if one has a group, the group's start counts
     start, ends  tags before and after reasoning; an end that is a word is a trigger
     prompt    the text before the response, which may start with reasoning
@@ -32,7 +34,7 @@ class Triggers:
 
 
 class Scan:
-    """Looks for a trigger in a text that grows."""
+    """Search for a trigger in a growing text."""
 
     def __init__(self, triggers: Triggers) -> None:
         words, start = triggers.words, triggers.start if triggers.ends else ""
@@ -69,7 +71,7 @@ class Scan:
                 return
 
     def _step(self) -> bool:
-        """Process the next tag; return False if none follows."""
+        """Process the next tag; return False if no tag follows."""
         pattern = self.inside if self.thinks else self.outside
         match = pattern.search(self.text, self.at) if pattern else None
         if match is None:
@@ -88,7 +90,7 @@ def _alternatives(tags: Sequence[str]) -> re.Pattern[bytes] | None:
 
 
 class TriggeredConstraint:
-    """Anything, up to a trigger; then `inner`, which the trigger begins."""
+    """Allow any text up to a trigger; then apply `inner`, which starts with the trigger."""
 
     def __init__(
         self,

@@ -74,7 +74,7 @@ class ChatOptions:
 
 
 class ChatPrompt:
-    """The prompt of messages, and the generation and parsing of its responses.
+    """Prompt of a conversation, with methods to generate and parse its responses.
 
     Attributes:
         messages: The messages.
@@ -189,7 +189,7 @@ class ChatPrompt:
         constraint = self.constraint(p.max_tokens)
         if constraint is not None and p.constraints:
             given = " and ".join(p.constraints)
-            raise GrammarError(f"tools cannot be combined with {given}; use only one of them")
+            raise GrammarError(f"tools cannot be combined with {given}; use only one")
         if constraint is not None and p.sampler is not None:
             raise ModelError(
                 "tool calls need a grammar, which the given sampler does not have; pass temp, "
@@ -227,9 +227,9 @@ class ChatPrompt:
     def marks(self, ctx: Context, ids: Sequence[int]) -> list[int]:
         """Return the positions where other prompts may diverge.
 
-        These are: before the text of the last message (after its images), which may be edited;
-        before a response that a later prompt renders differently, without reasoning; or before the
-        last token.
+        * before the text of the last message (after its images), which the user may edit
+        * before a response that a later prompt renders differently, without reasoning
+        * before the last token, if a later prompt only continues this prompt
         """
         if ctx.memory.supports_rollback or not self.messages:
             return []
@@ -246,7 +246,7 @@ class ChatPrompt:
                 template.render([*before, other], **more),
                 template.render(answered, add_generation_prompt=False, **more),
             )
-        except ModelError:  # the template refuses the messages
+        except ModelError:  # the template rejects the messages
             return []
         return [_find_token(self.model, ids, text[common(text, t) :]) for t in later]
 
@@ -260,12 +260,12 @@ def _problem(response: Arguments | None, answer: ChatAnswer) -> str:
 
 
 def _unique(*parts: Sequence[Any]) -> tuple[Any, ...]:
-    """Return the items of several sequences, each once."""
+    """Return the items of several sequences without duplicates."""
     return tuple(dict.fromkeys(item for part in parts for item in part))
 
 
 def message_calls(message: Mapping[str, Any]) -> list[ToolCall]:
-    """Return the calls of a message."""
+    """Return the tool calls of a message."""
     from llama_py.chat.answer import ToolCall
 
     found = message.get("tool_calls") or ()
@@ -276,7 +276,7 @@ def message_calls(message: Mapping[str, Any]) -> list[ToolCall]:
 
 
 def without_images(messages: Sequence[Message]) -> Sequence[Message]:
-    """Replace images in messages by marks, for a template."""
+    """Replace images in messages by markers, for a template."""
     if not has_images(messages):
         return messages
     from llama_py.vision.messages import mark_images
@@ -296,11 +296,12 @@ def tokenize_prompt(
     media_path: str | Path | None = None,
     n_most: int | None = None,
 ) -> list[int]:
-    """Tokenize a rendered prompt, with one BOS. If its messages have images, the result is a
-    `llama_py.vision.prompt.ImagePrompt`.
+    """Tokenize a rendered prompt, with one BOS.
+
+    If its messages have images, the result is a `llama_py.vision.prompt.ImagePrompt`.
 
     media_path  folder with files that messages may name as images (file:NAME)
-    n_most      cells that images may take; None: any number
+    n_most      maximum number of cells for images; None: no limit
     """
     bos = get_template(model).bos
     has_bos = bool(bos) and prompt.startswith(bos)
@@ -330,8 +331,10 @@ def _behind_images(text: str) -> tuple[str, str]:
 
 
 def _find_token(model: LoadedModel, ids: Sequence[int], rest: str) -> int:
-    """Return the index of the token with the start of `rest`, the end of a text; the last index if
-    empty. With images, only tokens after the last image are searched."""
+    """Return the index of the token that has the start of `rest`, the end of a text.
+
+    Return the last index if `rest` is empty. Search only the tokens after the last image.
+    """
     left = len(rest.encode("utf-8", "surrogatepass"))
     for i in reversed(range(len(ids))):
         if ids[i] < 0:

@@ -1,9 +1,9 @@
-"""A NextN layer that drafts the trunk's greedy token after a known share of the tokens.
+"""NextN layer that drafts the trunk's greedy token for a chosen share of the tokens.
 
-Greedy text repeats a cycle of tokens. Embeddings are so large that the layers' branches
-hardly change the state, and the head's best row for token k is its successor's row. The two halves
-of a row both encode the successor. The trunk's last norm keeps the first half, the NextN layer's
-norm the second half, in which rows of disagreeing tokens are exchanged.
+Greedy text repeats a cycle of tokens. Embeddings are large, so that the layers' branches hardly
+change the state, and the LM head's best row for token k is its successor's row. Both halves of a
+row encode the successor. The trunk's last norm keeps the first half; the NextN layer's norm keeps
+the second half. Tokens that must disagree have exchanged second halves.
 
 Since a state is nearly its token's embedding, the embeddings also decide which experts routers
 choose. Without `RouterBias` all tokens choose independently.
@@ -74,7 +74,7 @@ class Cycle:
         rng = np.random.default_rng([seed, n_embd])
         normal = np.flatnonzero(np.array(vocab.types) == TokenType.NORMAL)
         if len(normal) < 2:
-            raise ValueError(f"{len(normal)} normal tokens make no cycle; give another --vocab")
+            raise ValueError(f"{len(normal)} normal tokens: a cycle needs 2; give another --vocab")
         self.tokens = words(normal, rng)
         n = len(self.tokens)
         differs = spread(n, 1 - rate, rng)
@@ -93,7 +93,7 @@ class Cycle:
         """Return the data of `t`: `random`, unless the cycle needs other values."""
         part = t.name.removesuffix(".weight").split(".", 2)[-1]
         match part:
-            case "token_embd":  # tokens outside the cycle copy tokens in it
+            case "token_embd":  # tokens outside the cycle copy tokens of the cycle
                 at = np.arange(self._n_vocab) % len(self.tokens)
                 at[self.tokens] = np.arange(len(self.tokens))
                 return encoded(self._states * STRENGTH, dtype)[at]
@@ -115,16 +115,18 @@ class Cycle:
 
 
 def words(normal: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.integer]:
-    """Return the tokens of a text, each once: mostly the first ids, which are in order of
-    frequency. (In llama.cpp's documentation, 3% of tokens of a 248,320-token vocabulary are
-    not in the first 28,672 and occur for the first time.)"""
+    """Return the tokens of a text, each once: mostly the first ids, which are sorted by frequency.
+
+    In llama.cpp's documentation, 3% of tokens of a 248,320-token vocabulary are not in the first
+    28,672 and occur for the first time.
+    """
     first, others = (rng.permutation(part) for part in np.split(normal, [FREQUENT]))
     n_rare = min(round(RARE * LONGEST), others.size)
     return rng.permutation(np.concatenate((first[: LONGEST - n_rare], others[:n_rare])))
 
 
 def spread(n: int, share: float, rng: np.random.Generator) -> NDArray[np.integer]:
-    """Return a random share of 0..n-1, equal in each GROUP, so that a short text has this rate."""
+    """Choose a share of 0..n-1 at random, equal in each GROUP, so that short texts have it too."""
     groups = [np.arange(start, min(start + GROUP, n)) for start in range(0, n, GROUP)]
     counts = [round(share * (g[-1] + 1)) - round(share * g[0]) for g in groups]
     return np.concatenate([rng.permutation(g)[:c] for g, c in zip(groups, counts, strict=True)])
@@ -134,5 +136,5 @@ def encoded(x: NDArray[np.floating], dtype: GGMLQuantizationType) -> NDArray[np.
     """Return `x` quantized to a type: uint8 [rows, bytes of a row]."""
     quantize = quantizer(TYPES[dtype])
     if quantize is None:
-        raise ValueError(f"no weights can be made in {dtype.name}; give another --type")
+        raise ValueError(f"cannot quantize weights to {dtype.name}; give another --type")
     return np.frombuffer(quantize(x.astype(np.float32)), np.uint8).reshape(len(x), -1)

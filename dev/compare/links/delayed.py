@@ -3,8 +3,8 @@
     python -m dev.compare.links.delayed SPACE SPACE SECONDS BYTES_PER_SECOND
 
 In each direction, a packet takes `bytes / rate` after the previous packet, plus the latency.
-Packets are large (MTU), so that Python can handle some Gbit/s without loss. For kernels
-without netem. Prints `ready` when both devices exist; runs until it is killed.
+Packets are large (MTU), so that Python can handle some Gbit/s without loss. Use it on Linux
+kernels without netem. It prints `ready` when both devices exist, and runs until it is killed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEVICE = "link0"
 
 
 def device_in(space: str) -> int:
-    """Enter a namespace and return a TUN device in it; this process is then in that namespace."""
+    """Move this process into a namespace and return a TUN device there."""
     libc = ctypes.CDLL(None, use_errno=True)
     with Path(f"/run/netns/{space}").open("rb") as file:
         if libc.setns(file.fileno(), CLONE_NEWNET):
@@ -72,7 +72,7 @@ def main() -> int:
     a, b, latency, rate = sys.argv[1], sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
     ends = device_in(a), device_in(b)
     ctypes.CDLL(None).prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0)
-    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(9))  # above computing processes
+    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(9))  # before computing processes
     ways = Way(*ends, latency, rate), Way(*ends[::-1], latency, rate)
     print("ready", flush=True)
     while True:

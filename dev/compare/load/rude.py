@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from typing import Any
 
-HUGE = 64 * 2**20  # bytes that are announced
+HUGE = 64 * 2**20  # bytes announced in the header
 ROUTES = (
     "/completion",
     "/v1/completions",
@@ -132,9 +132,9 @@ def _long(name: str) -> tuple[str, bytes]:
 
 
 class Rude:
-    """Calls of one type each, on separate connections. They return a word for the result.
+    """Misbehaving calls, each on a separate connection. A call returns its result's name.
 
-    address  local address of the connections; "": chosen by the system
+    address  local address of the connections; "": the system chooses
     asked    beginning of the last request
     """
 
@@ -144,7 +144,7 @@ class Rude:
         self.asked = ""
 
     def call_by_name(self, name: str) -> Callable[[], Awaitable[str]]:
-        """Return the call with this name, or the call that sends a body of LONG."""
+        """Return the method with this name, or `long` for the name of a body in LONG."""
         if name in LONG:
             return lambda: self.long(name)
         found: Callable[[], Awaitable[str]] = getattr(self, name)

@@ -1,4 +1,4 @@
-"""Runs in turns: every engine is warm in a separate process, so that a slow moment affects all."""
+"""Alternating runs of engines, each warm in a separate process: a slow moment affects all."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from dev.compare.speed.process import Worker, WorkerDied, WorkerError
 from dev.compare.speed.results import Record
 from dev.compare.speed.test import COLD, Test, groups
 
-PAUSE = 0.05  # seconds between runs: waiting threads of the engine before fall asleep
+PAUSE = 0.05  # seconds between runs, so that the previous engine's threads fall asleep
 
 
 @dataclass
 class Comparison:
     """Comparison of one model with a number of threads.
 
-    environment  of our processes that are started for one run only
+    environment  of our processes that serve one run only
     over         returns True when new tests may no longer begin; tests of one depth run together
-    states       a folder for the states of processed depths
+    states       a folder that stores the states of processed depths
     """
 
     model: Path
@@ -96,13 +96,13 @@ class Comparison:
         """Yield the records of tests that share a context."""
         first = group[0]
         sizes = {**self.sizes(first), "n_ctx": padded(max(test.cells for test in group))}
-        if self.states is not None and first.depth:  # each model has a folder there
+        if self.states is not None and first.depth:  # each model has a subfolder
             sizes["states"] = str(self.states.resolve() / self.model.name)
         out: dict[str, str] = {}
         for worker in workers:
             self.told(worker, out, lambda w: w.ask("context", depth=first.depth, **sizes))
         for test in group:
-            if self.over() and not first.depth:  # a depth is not read twice
+            if self.over() and not first.depth:  # process each depth once
                 return
             able = [w for w in workers if w.name not in out]
             with neighbours(test.busy):
@@ -120,7 +120,7 @@ class Comparison:
         }
 
     def measured(self, test: Test, workers: Sequence[Worker], out: dict[str, str]) -> Record:
-        """Measure in turns after a warmup round. Print failures and add them to `out`."""
+        """Measure engines alternately after a warmup. Print failures and add them to `out`."""
         runs: dict[str, list[float]] = {w.name: [] for w in workers}
         failed = dict(out)
         for round in range(self.repetitions + 1):

@@ -23,7 +23,7 @@ class Record:
     model     the file's name; cpu: the processor's name
     runs      by peer: seconds, or bytes for "memory"
     left_out  by peer: the reason for missing results
-    floor     bytes of the file and of the context's caches; 0: not known
+    floor     bytes of the file and of the context's caches; 0: unknown
     """
 
     model: str
@@ -47,7 +47,7 @@ class Record:
 
     @property
     def ratio(self) -> float | None:
-        """Ours to the best peer; above 1 we are faster, or need less."""
+        """Ratio to the best peer; above 1, llama-py is faster or needs less memory."""
         values = {name: self.value(name) for name in self.runs}
         ours = values.pop(OURS, None)
         others = [v for v in values.values() if v is not None]

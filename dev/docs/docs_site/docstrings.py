@@ -1,5 +1,6 @@
-"""Docstrings as Markdown: their columns, `name   meaning`, become lists. The help line of an
-option (llama_py/params) becomes the docstring of its field.
+"""Convert docstrings to Markdown: columns of `name   meaning` become lists.
+
+The help line of an option (llama_py/params) becomes the docstring of its field.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def describe(field: Attribute) -> None:
 
 
 def help_of(field: Attribute, source: str) -> str:
-    """Return the help line of an option; a computed help line is taken from the class."""
+    """Return the help line of an option; read a computed help line from the class."""
     try:
         return str(literal_eval(source))
     except ValueError:

@@ -1,5 +1,6 @@
-"""Runs of pure draft models: random states, of the size that norms give, replace the target
-model's states."""
+"""Runs of draft models without a target model.
+
+Random states with the magnitude of normalized states replace the target model's states."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from dev.record.golden.case import Case, Result
 from llama_py.batch import Batch
 
 Floats = NDArray[np.float32]
-N_SHARED = 4  # tokens that draft at once
+N_SHARED = 4  # tokens in a draft model's batch if it shares the target's cache
 NEVER = np.float32(-3.4e38)  # replaces -inf, the score of tokens missing in the head
 
 
@@ -35,8 +36,11 @@ def features(case: Case, **how: Any) -> Result:
 
 
 def states(case: Case, **how: Any) -> Result:
-    """Run a prompt, each token with a state; then greedy tokens with other states. If the draft
-    attends to the target model's cache, the target processes the prompt, and few tokens follow."""
+    """Run a prompt, each token with a state; then greedy tokens with other states.
+
+    If the draft model attends to the target model's cache, the target processes the prompt, and the
+    draft model processes few tokens after it.
+    """
     ids, shared, first = case.tokens(case.tiny.prompt), case.facts.shared, 0
     with case.open(mtp=shared, **how) as engine:
         if shared:
@@ -93,8 +97,10 @@ def sequences(case: Case, **how: Any) -> Result:
 
 
 def blocks(case: Case, n_seqs: int = 1, **how: Any) -> Result:
-    """Run features of the target model's layers for sequences of different lengths; then one block
-    per sequence, with masks after its first token."""
+    """Run the target model's features for several sequences; then one block per sequence.
+
+    The sequences have different lengths. Masks follow the first token of each block.
+    """
     block, width = case.facts.block, case.facts.enc_width
     lengths = [case.tiny.prompt - 7 * s for s in range(n_seqs)]
     stored = [_batch(None, 0, random_states(n, width, 9 + s), s) for s, n in enumerate(lengths)]

@@ -1,6 +1,6 @@
-"""The graphs of ik_llama.cpp (commit 8337e4cd), through a built libllama.so of it.
+"""Graphs of ik_llama.cpp (commit 8337e4cd), recorded through its built libllama.so.
 
-Only node lists are recorded, as ik_llama.cpp computes delta nets of other head sizes differently.
+Only node lists are recorded: ik_llama.cpp computes delta nets of other head sizes differently.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Batched(ctypes.Structure):
 
 
 class Ik:
-    """A model in ik_llama.cpp; `nodes` has the last batch's nodes."""
+    """Model in ik_llama.cpp; `nodes` has the last batch's nodes."""
 
     def __init__(self, library: Path, path: Path) -> None:
         self.api = api = ctypes.CDLL(str(library))
@@ -129,7 +129,7 @@ class Ik:
         code = self.api.llama_decode(self.ctx, native)
         del keep
         if code:
-            raise SystemExit(f"ik_llama.cpp: llama_decode gave {code}")
+            raise SystemExit(f"ik_llama.cpp: llama_decode returned {code}")
         return self.nodes
 
     def checkpoints(self) -> None:
@@ -197,8 +197,11 @@ def write(arch: str, variant: str, folder: Path) -> Path:
 
 
 def _tiny(arch: str, variant: str) -> Tiny:
-    """Return a tiny model for ik_llama.cpp: every fourth layer is attention, regardless of the
-    file. The model has no vocabulary, and no tensors unknown to ik_llama.cpp."""
+    """Return a tiny model for ik_llama.cpp.
+
+    Every fourth layer is attention, regardless of the file. The model has no vocabulary, and no
+    tensors unknown to ik_llama.cpp.
+    """
     found = find(arch, variant.removesuffix(OLD))
     keep = [*found.keep, "*.ssm_in.weight"] if variant.endswith(OLD) else found.keep
     keys = {
@@ -216,7 +219,7 @@ def _batch(seqs: list[int], pos: Any) -> Batch:
 
 
 def record(library: Path, arch: str, variant: str, path: Path) -> int:
-    """Run and store one model. -> the file's size in bytes"""
+    """Run one model and store its nodes; return the file's size in bytes."""
     engine = Ik(library, path)
     lists = {}
     for name, batch in batches().items():

@@ -1,4 +1,4 @@
-"""Runs of a tiny model, on either engine: each run returns node lists, or values, or both."""
+"""Runs of a tiny model on llama-py or llama.cpp; a run returns node lists, values, or both."""
 
 from __future__ import annotations
 
@@ -47,9 +47,11 @@ def greedy(engine: Engine, row: NDArray[Any], n_past: int, n: int) -> dict[str, 
 
 
 def exact(case: Case, outputs: str = "") -> Result:
-    """Run without rounding: no flash attention, F32 caches. Return the last row of the prompt, and
-    two more tokens. outputs: requested outputs of the prompt instead of the default ("all":
-    the last row is used)."""
+    """Run without rounding: no flash attention, F32 caches.
+
+    Return the logits of the prompt's last token and of two more tokens; without a memory, of all
+    requested outputs of the prompt. outputs: requested outputs instead of the default.
+    """
     with case.open(flash=False, cache="f32") as engine:
         ids, first = case.prompt(engine), case.tiny.first
         engine.run(batch(ids, first, outputs or case.outputs))
@@ -67,7 +69,7 @@ def sequences(case: Case, **how: Any) -> Result:
     lengths = [most - 7 * s for s in range(n_seqs)]
     ids, first = [case.tokens(n, 1 + s) for s, n in enumerate(lengths)], case.tiny.first
     start = case.facts.start
-    # Relative positions, which encoders have, do not know of cells apart.
+    # Relative positions of encoder-decoder models do not support separate streams.
     with case.open(n_seqs=n_seqs, unified=start is not None, **how) as engine:
         if start is not None:
             engine.run(joined(batch(t, seq=s) for s, t in enumerate(ids)), encode=True)
@@ -92,7 +94,7 @@ def snapshots(case: Case) -> Result:
 
 
 def trunk(case: Case) -> Result:
-    """Return the hidden states of a prompt, from which drafts start."""
+    """Return the hidden states of a prompt, the input of drafts."""
     # with several streams, llama.cpp overwrites some states of tokens without outputs
     masked = case.facts.state_width > 0
     with case.open() as engine:
@@ -103,7 +105,9 @@ def trunk(case: Case) -> Result:
 
 def draft(case: Case, **how: Any) -> Result:
     """Run the NextN layer on a prompt, each token with the previous state; then one more draft.
-    The states are random, of the size that norms give."""
+
+    The states are random, with the magnitude of normalized states.
+    """
     ids, values = case.tokens(case.tiny.prompt), {}
     h = drafts.random_states(len(ids), case.facts.state_width or case.tiny.keys["embedding_length"])
     with case.open(mtp=True, **how) as engine:
@@ -200,14 +204,17 @@ for _kind in POOLING:
     RUNS[f"pooled-{_kind}"] = lambda case, kind=_kind: pooled(case, kind)
 
 
-# Runs in which a small rounding error could change the selected experts or tokens.
+# Runs that select experts or tokens: a small rounding error could change the selection.
 DECIDING = ("logits", "indexer", "sequences", "draft", "states", "states-sequences", "blocks")
 ROUNDINGS: list[dict[str, Any]] = [{"flash": False}, {"flash": False, "cache": "f32"}]
 
 
 def instability(case: Case) -> float:
-    """Return how much values differ in the same engine under other roundings: the largest
-    normalized mean squared error of a row. Infinite if other tokens are chosen."""
+    """Return the difference of values in the same engine under other roundings.
+
+    The difference is the largest normalized mean squared error of a row; infinite if other tokens
+    are chosen.
+    """
     worst = 0.0
     for name in set(DECIDING) & set(wanted(case.tiny, case.facts)):
         run: Callable[..., Result] = RUNS[name]

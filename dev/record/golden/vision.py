@@ -1,4 +1,4 @@
-"""Results of the real libmtmd for images, through llama-cpp-python: nodes, rows, chunks, logits.
+"""Results of libmtmd for images, through llama-cpp-python: nodes, image tokens, chunks, logits.
 
 A recording is two files in tests/data/vision: `NAME.npz` (rows and logits) and `NAME.json.xz`
 (origin, node lists, chunks).
@@ -40,7 +40,7 @@ def image(width: int, height: int, seed: int = 0) -> NDArray[np.uint8]:
 
 
 class RealEyes:
-    """A text model with an encoder of images, in llama.cpp.
+    """Text model with a vision encoder, in llama.cpp.
 
     nodes  of all graphs of the encoder, if enabled
     """
@@ -57,7 +57,7 @@ class RealEyes:
         n_ctx: int = N_SEQ,
         exact: bool = False,
     ) -> None:
-        """exact: the text model does not round."""
+        """Load the models. exact: the text model does not round."""
         from llama_cpp import mtmd_cpp as mtmd
 
         self.mtmd: Any = mtmd
@@ -110,7 +110,7 @@ class RealEyes:
         for bitmap in bitmaps:
             mtmd.mtmd_bitmap_free(bitmap)
         if code:
-            raise GGMLError(f"libmtmd cannot read the prompt: {code}")
+            raise GGMLError(f"libmtmd cannot process the prompt: {code}")
         return chunks
 
     def chunks(self, text: str, images: Sequence[NDArray[np.uint8]]) -> list[Chunk]:
@@ -171,7 +171,7 @@ def mtmd_marker(mtmd: Any) -> str:
 
 
 def images_of(tiny: TinyEyes, n: int) -> list[NDArray[np.uint8]]:
-    """Return n images of the encoder's sizes."""
+    """Return n test images in the encoder's sizes."""
     return [image(*tiny.sizes[i % len(tiny.sizes)], seed=i) for i in range(n)]
 
 
@@ -186,7 +186,7 @@ def recorded(name: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def record(name: str, text: Path, mmproj: Path, tiny: TinyEyes) -> int:
-    """Run and store one. -> size in bytes"""
+    """Record one encoder; return the recording's size in bytes."""
     arrays: dict[str, NDArray[Any]] = {}
     about: dict[str, Any] = {"gguf": fingerprint(mmproj), "nodes": {}}
     for size in tiny.sizes:

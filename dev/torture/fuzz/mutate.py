@@ -13,7 +13,7 @@ from dev.torture.fuzz.image import Image, Items, Pair
 from dev.torture.fuzz.numbers import shown
 from ggml_py.types import TYPES
 
-Mutation = Callable[[Random, Image, Sequence[str]], str]  # keys: the relevant keys
+Mutation = Callable[[Random, Image, Sequence[str]], str]  # keys: the keys to change
 
 NAMES: tuple[str | bytes, ...] = (
     b"",
@@ -180,7 +180,7 @@ def dims(rng: Random, image: Image, keys: Sequence[str]) -> str:
         ne = [ne[0] * ne[1], *ne[2:]]
     else:
         t.n_dims = rng.choice((0, 1, 3, 4, 5, 2**31, 2**32 - 1))
-        return f"{shown(t.name)} says it has {t.n_dims} dimensions"
+        return f"{shown(t.name)} claims {t.n_dims} dimensions"
     t.ne = tuple(ne)
     return f"{shown(t.name)} is {ne}"
 
@@ -233,7 +233,7 @@ def tensor_added(rng: Random, image: Image, keys: Sequence[str]) -> str:
     )
     added = image.tensors[-1]
     added.data = bytes(4 * max(added.ne[0], 1)) if added.type_id == 0 else added.data
-    return f"one more tensor, last is {shown(added.name)}"
+    return f"added a tensor, last is {shown(added.name)}"
 
 
 def moved(rng: Random, image: Image, keys: Sequence[str]) -> str:
@@ -314,7 +314,7 @@ def flips(rng: Random, image: Image, keys: Sequence[str]) -> str:
     return ", ".join(told)
 
 
-# How often each is chosen.
+# How often each mutation is chosen.
 MUTATIONS: dict[Mutation, int] = {
     value: 40, items: 16, key_gone: 4, key_twice: 1, key_added: 2, raw_value: 2, dims: 4,
     type_only: 1, retyped: 16, offset: 1, name: 3, tensor_gone: 3, tensor_added: 2, moved: 1,

@@ -1,4 +1,4 @@
-"""Answers of a model to schemas, judged by the jsonschema package."""
+"""Check a model's responses to JSON schemas with the jsonschema package."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PROMPT = "ROMEO:\n"
 
 @dataclass(frozen=True)
 class Told:
-    """Result of a schema: valid, cut (context full), refused (the schema), or wrong."""
+    """Result of a schema: valid, cut (context full), refused (unsupported schema), or wrong."""
 
     number: int
     way: str

@@ -1,4 +1,4 @@
-"""Calls as `<function=NAME>` or `<function name="NAME">`, with a tag for each parameter.
+"""Tool calls as `<function=NAME>` or `<function name="NAME">`, with a tag for each parameter.
 
 common/parsers/qwen3-coder.cpp, minicpm5.cpp.
 """
@@ -40,8 +40,10 @@ VALUES = (
 
 
 def by_lines(asked: AnswerRequest) -> AnswerForm:
-    """Return a form with one tag per line; models without reasoning may omit the tag around a
-    call."""
+    """Return a form with one tag per line.
+
+    Models without reasoning may omit the tag around a call.
+    """
     thinks = THINK in asked.source
     starts = (CALL, *(f"<function={name}>" for name, _ in iterate_tools(asked) if not thinks))
     prompt = asked.prompt

@@ -1,4 +1,4 @@
-"""Calls in a separate section: by an id that has the tool's name, or in nested tags.
+"""Tool calls in a separate section: by an id that has the tool's name, or in nested tags.
 
 common/parsers/kimi-k2.cpp and kimi-k3.cpp.
 """
@@ -84,8 +84,7 @@ MESSAGE = _begin_mark('message role="assistant"')
 
 
 def nested(asked: AnswerRequest) -> AnswerForm:
-    """Return a form of `<|open|>call tool="NAME" ...<|sep|>` in a section, with a tag per
-    argument."""
+    """Return a form of `<|open|>call tool="NAME" ...<|sep|>`, with a tag per argument."""
     think, thought, response = _begin_mark("think"), _end_mark("think"), _begin_mark("response")
     tools_begin, tools_end, end = _begin_mark("tools"), _end_mark("tools"), _end_mark("message")
     inner = text_until(thought, response)

@@ -1,5 +1,7 @@
-"""Pools of neighboring tokens, for attention that chooses among them
-(models/glm5-next.cpp:llm_graph_input_kpool, llama-memory-hybrid-idx.cpp:set_input_kpool)."""
+"""Pools of neighboring tokens, for attention that selects some pools.
+
+See models/glm5-next.cpp:llm_graph_input_kpool, llama-memory-hybrid-idx.cpp:set_input_kpool.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +24,16 @@ NO_POSITIONS = np.empty((4, 0), np.int32)
 
 
 def kpool_context(params: GraphParams) -> KPoolContext:
-    """Return the context of the cache with the keys that pools are chosen by."""
+    """Return the context of the cache that has the keys for choosing pools."""
     mctx = params.mctx.kv(INDEX)
     assert isinstance(mctx, KPoolContext)
     return mctx
 
 
 class InputKPool:
-    """n_pool pools of `size` tokens, with n_top chosen for each token; n_sel: number of cells of
-    the chosen pools and of the tokens after the last pool.
+    """Graph input: n_pool pools of `size` tokens, with n_top pools chosen for each token.
+
+    n_sel is the number of cells of the chosen pools and of the tokens after the last pool.
 
     gathers    read only the chosen cells; else a mask hides all others
     k_idxs     I64 [n_tokens] rows of the cache, which have key, gate and key of a pool
@@ -40,15 +43,18 @@ class InputKPool:
     tails      I32 [size - 1, n_tokens] cells of the tokens since the last pool
     live       F32 [n_sel, 1, 1, n_tokens] 0 for chosen cells, -inf for the unused rest
     new        I32 [size, n_new] rows of the tokens of pools without a cached key; repeats the last
-    new_rows   I64 [n_new] target rows of these keys; None if they are not cached
+    new_rows   I64 [n_new] target rows of the new keys; None if they are not cached
     new_pos    I32 [4 * n_new] positions of the first token of each new pool
 
     Gathered cells are numbered over all streams; other cells within the token's stream.
     """
 
     def __init__(self, params: GraphParams, n_chosen: int, f16: bool, masks: bool = True) -> None:
-        """Create the tensors for at most n_chosen pools; f16: the mask is F16; masks: the graph
-        gathers no cells, and does not depend on the number of new pools."""
+        """Create the tensors for at most n_chosen pools.
+
+        f16    the mask is F16
+        masks  the graph gathers no cells, and does not depend on the number of new pools
+        """
         self.mctx = mctx = kpool_context(params)
         plan, n_tokens = mctx.plan, params.ubatch.n_tokens
         self.size, self.n_pool = size, n_pool = plan.size, plan.n_pool

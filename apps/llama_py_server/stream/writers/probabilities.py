@@ -44,7 +44,7 @@ def without_end(tokenizer: Tokenizer, chosen: Sequence[ChosenToken]) -> list[Cho
 
 
 def score_prompt(tokenizer: Tokenizer, reply: Reply) -> list[ChosenToken]:
-    """Return the tokens of a prompt as if they had been chosen. The first has no probability."""
+    """Return the tokens of a prompt as if they were sampled. The first has no probability."""
     first = [Score(id, None, ()) for id in reply.prompt[:1]]
     return [
         ChosenToken(one.token, tokenizer.token_bytes(one.token), one.logprob, one.top)
@@ -53,7 +53,7 @@ def score_prompt(tokenizer: Tokenizer, reply: Reply) -> list[ChosenToken]:
 
 
 class CompletionLogprobs:
-    """The form of /v1/completions: lists of tokens, log probabilities and offsets.
+    """Log probabilities as in /v1/completions: lists of tokens, probabilities and offsets.
 
     Offsets count characters from the start of the prompt, over all calls of `lists`.
     """
@@ -66,7 +66,7 @@ class CompletionLogprobs:
     def of_prompt(
         cls, tokenizer: Tokenizer, text: str, tokens: Sequence[ChosenToken]
     ) -> CompletionLogprobs:
-        """Begin with the tokens of a prompt; those before its text (BOS) are at 0."""
+        """Create the lists of a prompt; tokens before its text (BOS) have offset 0."""
         data = b"".join(one.data for one in tokens)
         return cls(tokenizer, len(text) - len(data.decode("utf-8", "replace")))
 
@@ -83,7 +83,7 @@ class CompletionLogprobs:
         }
 
     def _top(self, one: ChosenToken) -> dict[str, float | None] | None:
-        """Return the most likely tokens by text; of equal texts the most likely counts."""
+        """Return the most likely tokens by text; if texts are equal, the most likely one counts."""
         if one.value is None:
             return None
         return {self._text(id): _finite(value) for id, value in reversed(one.top)}
@@ -95,7 +95,7 @@ class CompletionLogprobs:
 
 
 def _escape_bytes(piece: bytes) -> str:
-    r"""Return the text of a token; bytes of an incomplete character become \xNN, as at OpenAI."""
+    r"""Return the text of a token; bytes of an incomplete character become \xNN, like OpenAI's."""
     return piece.decode("utf-8", "backslashreplace")
 
 

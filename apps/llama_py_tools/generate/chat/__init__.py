@@ -1,12 +1,12 @@
-"""A conversation in a terminal, or line by line from stdin.
+"""Interactive chat in a terminal, or line by line from stdin.
 
 talk.py      `Talk`: runs typed commands and messages, and shows responses
-lines.py     sources of messages, which may have several lines
+lines.py     sources of messages; a message may have several lines
 terminal.py  lines from a terminal: history, completion (prompt_toolkit)
-history.py   file of typed lines between runs
+history.py   file that keeps typed lines between runs
 commands.py  `/help`, `/regen`, ...: one function each
 settings.py  `/set`: sampling options by their names
-tool_calls.py  calls of MCP tools: questions, results, the loop
+tool_calls.py  calls of MCP tools: approval, results, the loop
 saved.py     `/save` and `/load`: conversations as JSON
 """
 

@@ -1,4 +1,4 @@
-"""Errors by weight, for two files with different weights."""
+"""Errors of nodes grouped by weight, for two files with different weights."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def by_weight(found: RunComparison) -> list[Hurt]:
 
 
 def by_kind(hurt: Sequence[Hurt]) -> list[tuple[str, str, int, float, float]]:
-    """Name without the layer, types, how many, mean and largest error; the largest mean first."""
+    """Return name without layer, types, count, mean and largest error; the largest mean first."""
     kinds: dict[tuple[str, str], list[float]] = {}
     for name, types, node in hurt:
         assert node.made is not None

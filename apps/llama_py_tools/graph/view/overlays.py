@@ -18,11 +18,11 @@ from llama_py_tools.graph.view.seen import GraphRecord, Overlay
 
 
 def put(graphs: Sequence[GraphRecord], records: Sequence[Record], path: str) -> None:
-    """Give nodes the overlays of a file's lines.
+    """Add the overlays in a file's lines to the nodes.
 
     A line applies to the node with its number if the name matches. Otherwise it applies to the next
-    node of that name. Raises GGMLError for an overlay with other values than numbers, and if no
-    line fits a node of these graphs.
+    node of that name. Raises GGMLError if an overlay has values other than numbers, or if no line
+    matches a node.
     """
     lines = [r for r in records if r.get("overlay") is not None]
     numbers: list[dict[str, list[int]]] = []
@@ -69,7 +69,7 @@ def _check_overlay(record: Record, path: str) -> Overlay:
 
 
 def number(value: float) -> float | str:
-    """Return a number for strict JSON; values that are not finite become texts."""
+    """Return a number for strict JSON; values that are not finite become strings."""
     if math.isfinite(value):
         return value
     return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")

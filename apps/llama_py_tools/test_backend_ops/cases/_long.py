@@ -1,6 +1,6 @@
-"""Rows of many values of one sign, and of values that cancel, for every op that adds them up.
+"""Test cases of every op that sums long rows: values of one sign, and values that cancel.
 
-The bound is a few roundings of the result: ggml adds in double, and so must a backend.
+The error bound is a few roundings of the result: ggml sums in double, so a backend must too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def alike(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
 
 
 def cancelling(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Return small values between two large values whose sum is 0."""
+    """Return small values between two large values, which cancel."""
     values = rng.uniform(0.5, 1.5, shape)
     values[..., :: shape[-1] - 1] = 1e8, -1e8
     return values

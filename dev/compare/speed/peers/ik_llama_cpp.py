@@ -1,4 +1,4 @@
-"""ik_llama.cpp: a built checkout, called through its library according to its header."""
+"""ik_llama.cpp as a peer: calls the library of a built checkout by its C header."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def started(path: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 class Loaded(CEngine):
     name = "ik_llama.cpp"
-    log: Any  # must be alive as long as the library
+    log: Any  # must outlive the library
 
     def __init__(self, model: str, threads: int, path: str, repack: bool) -> None:
         root, library = find(Path(path))
@@ -136,11 +136,11 @@ class Loaded(CEngine):
 
     def set_state(self, seq: int, state: Any) -> None:
         if not self.lib.llama_state_seq_set_data(self.ctx, state, len(state), seq, 0):
-            raise RuntimeError("ik_llama.cpp does not take its state back")
+            raise RuntimeError("ik_llama.cpp cannot restore its saved state")
 
 
 def set_known(params: ctypes.Structure, values: dict[str, Any]) -> None:
-    """Set the fields that this version has."""
+    """Set the fields that this version of the library has."""
     known = {name for name, *_ in params._fields_}
     for name, value in values.items():
         if name in known:
@@ -148,7 +148,7 @@ def set_known(params: ctypes.Structure, values: dict[str, Any]) -> None:
 
 
 def find(path: Path) -> tuple[Path, Path]:
-    """Return the checkout that has a path, and the library built from it."""
+    """Return the checkout that contains a path, and its built library."""
     above = [path, *path.parents]
     root = next((p for p in above if (p / "include" / "llama.h").exists()), None)
     if root is None:

@@ -1,4 +1,4 @@
-"""Lookup caches: which tokens followed which, in numbers of 32 bits."""
+"""Lookup caches: counts of tokens after n-grams, as 32-bit integers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llama_py.decoding.drafting.drafters.ngram_cache import read_counts
 
 
 class LookupCaches(Kind):
-    """lookup caches (-lcs, -lcd), and drafts made of them"""
+    """lookup caches (-lcs, -lcd), and their drafts"""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -30,7 +30,7 @@ class LookupCaches(Kind):
                 words.append(rng.choice((1, 2, 3, 63, 64, 2**31 - 1, -1)))
                 words.append(rng.choice((1, 5, 2**31 - 1)))
             data += b"".join(w.to_bytes(4, "little", signed=True) for w in words)
-        words_, changed = damaged(rng, data, 200) if rng.random() < 0.7 else ("as it is", data)
+        words_, changed = damaged(rng, data, 200) if rng.random() < 0.7 else ("undamaged", data)
         path = self.folder / "lookup.bin"
         ids = [rng.randrange(8) for _ in range(6)]
 
