@@ -4,8 +4,8 @@
     python -m dev.compare.compare_server -m MODEL.gguf --peer LLAMA-SERVER -t 2 --clients 1,4,16
     python -m dev.compare.compare_server -m MODEL.gguf --peer LLAMA-SERVER -t 2 --agents 2
 
-Each round sends the same requests to both servers. Prompts differ between rounds, because the
-servers would cache them. A cell is the median of the rounds. Needs an idle machine, httpx and
+Each round sends the same requests to both servers. Prompts differ between rounds, so that no server
+has them in its cache. A cell is the median of the rounds. Needs an idle machine, httpx and
 `pip install '.[server]'`.
 """
 
@@ -34,14 +34,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("-m", "--model", required=True)
-    parser.add_argument("--peer", required=True, help="llama-server")
-    parser.add_argument("--peer-options", default="", help="more of its options, in one word")
+    parser.add_argument("--peer", required=True, help="path of llama-server")
+    parser.add_argument("--peer-options", default="", help="more llama-server options")
     parser.add_argument("-t", "--threads", type=int, default=2)
-    parser.add_argument("-c", "--ctx", type=int, help="of all sequences together")
-    parser.add_argument("--clients", default="", help="1,4,16: so many at once")
-    parser.add_argument("--each", type=int, default=4, help="requests of a client")
-    parser.add_argument("--agents", type=int, default=0, help="so many, by turns")
-    parser.add_argument("--shared", type=int, default=4000, help="tokens that they share")
+    parser.add_argument("-c", "--ctx", type=int, help="context size of all sequences")
+    parser.add_argument("--clients", default="", help="numbers of clients: 1,4,16")
+    parser.add_argument("--each", type=int, default=4, help="requests per client")
+    parser.add_argument("--agents", type=int, default=0, help="agents that take turns")
+    parser.add_argument("--shared", type=int, default=4000, help="tokens that agents share")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     plans: list[Mixed | Agents] = [Mixed(int(n), args.each) for n in args.clients.split(",") if n]
@@ -77,7 +77,7 @@ def _compare(plan: Mixed | Agents, args: argparse.Namespace) -> None:
         sys.stdout.flush()
 
 
-# Displayed values of a round, and True if larger is better: a ratio above 1 is in our favor.
+# Values of a round with their units; True if larger is better. Ratios above 1: llama-py is better.
 COLUMNS = (
     ("throughput", "t/s", True),
     ("first token, p50", "ms", False),
@@ -114,7 +114,7 @@ async def _timed(plan: Mixed | Agents, url: str, seed: int) -> tuple[list[Answer
 
 
 async def _warm(plan: Mixed | Agents, urls: dict[str, str]) -> None:
-    """Run a round without measurement: kernels are compiled, and files are read."""
+    """Run a round without measurement, to compile kernels and to load files into memory."""
     small = Mixed(plan.n_clients, 1) if isinstance(plan, Mixed) else Agents(1, 2, 200)
     for url in urls.values():
         await _timed(small, url, 0)

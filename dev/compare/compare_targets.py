@@ -3,11 +3,11 @@
     python -m dev.compare.compare_targets -o MUL_MAT,MUL_MAT_ID
     python -m dev.compare.compare_targets -o none --speed --ggml llama.cpp
 
-A row has the passed cases of test-backend-ops, the instructions in the code of matmuls, and with
-`--speed` GB/s of weights with one column and GFLOP/s with 512 (medians of turns). `--ggml` is the
-source of llama.cpp. Its ggml is built once for the same features (cmake, in `--builds`), and timed
-in the same process, interleaved. Without -o all ops are tested; `-o none` tests none. Speed needs
-an idle machine. Cells of unsupported CPUs and of failures are empty.
+A row lists the passed cases of test-backend-ops and the SIMD instructions of matmul kernels. `-o`
+selects the tested ops (default: all). `--speed` adds GB/s of weights for batch size 1 and GFLOP/s
+for batch size 512 (medians of `--turns`); it needs an idle machine. `--ggml` is a llama.cpp source
+tree. Its ggml is built once for the same CPU features (cmake, in `--builds`), and timed in the same
+process, interleaved. A cell without a result has a "-".
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ import ggml_cpu.kernels.matrix.mul_mat
 for name in sys.argv[1:]:
     print(assembly(REGISTRY.kernels[name]))
 """
-# Options of ggml's build by the features (of targets.py) that it may use.
+# Options of ggml's build, and the CPU feature (targets.py) that each option needs.
 OPTIONS = {
     "GGML_SSE42": "sse4.2",
     "GGML_AVX": "avx",
@@ -71,7 +71,7 @@ Times = dict[int, tuple[float, float]]  # our and the peer's seconds, by batch s
 
 
 def run(command: Sequence[str], name: str = "", more: Mapping[str, str] | None = None) -> str:
-    """Run a command as that CPU and return its output; the exit code is ignored."""
+    """Run a command with the kernels of CPU `name`; return its output, for any exit code."""
     as_cpu = {"LLAMA_PY_CPU": name} if name else {}
     told = f"LLAMA_PY_CPU={name} " if name else ""
     print(f"+ {told}{Path(command[0]).name}", file=sys.stderr, flush=True)
@@ -80,7 +80,7 @@ def run(command: Sequence[str], name: str = "", more: Mapping[str, str] | None =
 
 
 def right(name: str, ops: str) -> str:
-    """Return the passed cases, such as `1538/1538`."""
+    """Return the numbers of passed and of all cases, such as `1538/1538`."""
     if ops == "none":
         return "-"
     chosen = ["-o", ops] if ops else []
@@ -90,7 +90,7 @@ def right(name: str, ops: str) -> str:
 
 
 def instructions(name: str, kind: str) -> str:
-    """Return INSTRUCTIONS in matmuls of a type, with the widest registers: `vpdpbusd ymm`."""
+    """Return INSTRUCTIONS in matmuls of a type, with their widest registers: `vpdpbusd ymm`."""
     kernels = [k.format(kind) for k in KERNELS]
     lines = run([sys.executable, "-c", CODE, *kernels], name).splitlines()
     found = []
@@ -103,8 +103,10 @@ def instructions(name: str, kind: str) -> str:
 
 
 def build(name: str, source: Path, builds: Path) -> Path | None:
-    """Build ggml for that CPU and return a folder with a package like llama-cpp-python's, with
-    libggml only; None if the build fails."""
+    """Build ggml for a CPU and return a folder; return None if the build fails.
+
+    The folder has a package like llama-cpp-python's, with libggml only.
+    """
     package = builds / name / "peer" / "llama_cpp"
     if package.is_dir():
         return package.parent
@@ -140,7 +142,7 @@ def build(name: str, source: Path, builds: Path) -> Path | None:
 
 
 def timed(name: str, kind: str, peer: Path | None) -> Times:
-    """Time a matmul with 4096 x 4096 weights; peer: a folder made by `build`."""
+    """Return times of matmuls with 4096 x 4096 weights; `peer` is a folder from `build`."""
     command = ["test-backend-ops", "perf", "-b", "cpu", "-o", "MUL_MAT", "-p", f"type_a={kind},"]
     more = {}
     if peer is not None:
@@ -173,7 +175,7 @@ def speeds(name: str, kind: str, peer: Path | None, turns: int) -> list[str]:
 
 
 def row(name: str, a: argparse.Namespace) -> list[str]:
-    """Return the cells of one CPU."""
+    """Return the table cells of one CPU."""
     if name not in target.usable(target.host_features()):
         return [name, "not this machine"]
     cells = [name, right(name, a.ops), instructions(name, a.type)]
@@ -185,18 +187,18 @@ def row(name: str, a: argparse.Namespace) -> list[str]:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    p.add_argument("-o", "--ops", default="", help="ops to test (default: all; none: no op)")
-    p.add_argument("--cpus", default="", help="names (default: all that this machine can be)")
-    p.add_argument("--type", default="q4_K", help="of the weights looked at (default: %(default)s)")
-    p.add_argument("--speed", action="store_true", help="time products, too")
-    p.add_argument("--turns", type=int, default=3, help="times to time (default: %(default)s)")
-    p.add_argument("--ggml", type=Path, metavar="SOURCE", help="time llama.cpp's ggml, too")
+    p.add_argument("-o", "--ops", default="", help="ops to test (default: all); none: skip tests")
+    p.add_argument("--cpus", default="", help="names (default: all that run here)")
+    p.add_argument("--type", default="q4_K", help="type of weights (default: %(default)s)")
+    p.add_argument("--speed", action="store_true", help="also time matmuls")
+    p.add_argument("--turns", type=int, default=3, help="repetitions (default: %(default)s)")
+    p.add_argument("--ggml", type=Path, metavar="SOURCE", help="also time llama.cpp's ggml")
     p.add_argument(
         "--builds",
         type=Path,
         default=Path("build-ggml"),
         metavar="DIR",
-        help="where ggml is built (default: %(default)s)",
+        help="folder for builds of ggml (default: %(default)s)",
     )
     a = p.parse_args()
     names = a.cpus.split(",") if a.cpus else target.usable(target.host_features())

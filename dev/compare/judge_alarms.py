@@ -3,9 +3,9 @@
 
 Writes docs/alarms.md from docs/alarms.json, which keeps the rows of earlier runs.
 
-    python -m dev.compare.judge_alarms               # models made here, and planted faults
+    python -m dev.compare.judge_alarms               # outlier models and planted faults
     python -m dev.compare.judge_alarms MODEL.gguf ... # only these files
-    python -m dev.compare.judge_alarms -n 100 ...      # fewer tokens
+    python -m dev.compare.judge_alarms -n 100 ...      # 100 tokens
 
 Real models are from the Hugging Face Hub; see docs/real.md.
 """
@@ -57,15 +57,15 @@ Row = dict[str, str]
 
 
 def main() -> int:
-    """Return 0 without alarms if every fault is found."""
+    """Return 0 if correct models raise no alarm and each planted fault is found."""
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("models", nargs="*", type=Path, metavar="MODEL.gguf")
-    p.add_argument("-n", type=int, default=500, help="tokens of --check (default: 500)")
-    p.add_argument("--diff", type=int, default=100, help="tokens of diff (default: 100)")
+    p.add_argument("-n", type=int, default=500, help="tokens for --check (default: 500)")
+    p.add_argument("--diff", type=int, default=100, help="tokens for diff (default: 100)")
     p.add_argument("--faults", action="store_true", help="plant faults only")
-    p.add_argument("--opencl", action="store_true", help="check device opencl0 too")
+    p.add_argument("--opencl", action="store_true", help="also check device opencl0")
     args = p.parse_args()
     logging.getLogger("llama_py").setLevel(logging.ERROR)
     stored = DOCS / "alarms.json"
@@ -90,7 +90,7 @@ def _results(args: argparse.Namespace, folder: Path) -> Iterator[tuple[str, str,
 
 
 def alarms(path: Path, n: int, n_diff: int, opencl: bool) -> Row:
-    """Check a right model."""
+    """Check a correct model and return the cells of its row."""
     row = {"--check": check(path, n), "131,072": check(path, 40, FAR)}
     if opencl:
         row["opencl"] = check(path, 40, device="opencl0")
@@ -98,12 +98,12 @@ def alarms(path: Path, n: int, n_diff: int, opencl: bool) -> Row:
 
 
 def found(fault: Fault, path: Path) -> Row:
-    """Plant a fault, and read which node the commands name."""
+    """Plant a fault, and check that each command names its node."""
     node = fault.node(graph_nodes(path, 24, fault.options))
     with planted(node) as planter:
         checked = check(path, 24, options=fault.options)
         told, fuse = diff(path, 24, fault.options), "fused"
-        if planter.is_inner:  # the step's kernel is right
+        if planter.is_inner:  # the fused kernel does not store this node
             told, fuse = diff(path, 24, [*fault.options, "--no-fuse"]), "node by node"
     named = re.findall(r"ALARM (.*?): [A-Z_]+\d?\(", checked)
     return {
@@ -119,7 +119,7 @@ def is_bad(cell: str) -> bool:
 
 
 def page(rows: dict[str, dict[str, Row]]) -> str:
-    """Return the page of both tables."""
+    """Return the Markdown page with both tables."""
     faults = _table("op, type of its first source, model", rows["faults"])
     return HEAD + _table("model", rows["alarms"]) + FAULTY + faults
 

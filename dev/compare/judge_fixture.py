@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""The models of llama.cpp's own test-llama-archs on both engines: writes docs/fixture.md, and
-records what CI compares with (tests/data/fixture.json.xz). Needs llama-cpp-python (pip install
-'.[parity]') and a built llama.cpp of the same version.
+"""Compare llama-py with llama.cpp on the model files of llama.cpp's test `test-llama-archs`.
 
-    BUILD/bin/test-llama-archs -s 1234 -o DIR    # a few seconds, 900 MB
-    python -m dev.compare.judge_fixture DIR            # three seconds a file
-    python -m dev.compare.judge_fixture DIR NAME ...   # these only; nothing is written
+Writes docs/fixture.md, and the data that CI compares with (tests/data/fixture.json.xz). Needs
+llama-cpp-python (pip install '.[parity]') and a built llama.cpp of the same version.
 
-Each file has a process of its own.
+    BUILD/bin/test-llama-archs -s 1234 -o DIR    # takes a few seconds, writes 900 MB
+    python -m dev.compare.judge_fixture DIR            # takes three seconds per file
+    python -m dev.compare.judge_fixture DIR NAME ...   # compares only these; writes no file
+
+Each model file is compared in a separate process.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def main() -> int:
         "--ci",
         action="append",
         metavar="NAME",
-        help="store the logits of this file for CI; may be repeated (default: as stored now)",
+        help="store the logits of this file for CI; may be repeated (default: stored files)",
     )
     args = p.parse_args()
     os.environ["GGML_NO_BACKTRACE"] = "1"
@@ -87,7 +88,7 @@ def newest(name: str) -> dict[str, Any] | None:
 
 
 def apart(path: Path, logits: bool) -> dict[str, Any]:
-    """Judge a file in a separate process, because llama.cpp may end it."""
+    """Compare a file in a separate process, because llama.cpp may abort it."""
     context = multiprocessing.get_context("spawn")
     answers: Any = context.Queue()
     child = context.Process(target=_judge, args=(answers, path, logits))
@@ -95,7 +96,7 @@ def apart(path: Path, logits: bool) -> dict[str, Any]:
     try:
         found: dict[str, Any] = answers.get(timeout=SECONDS)
     except Empty:
-        found = {"said": f"no answer in {SECONDS} seconds", "stored": {}}
+        found = {"said": f"no result within {SECONDS} seconds", "stored": {}}
     child.kill()
     child.join()
     return found
@@ -109,7 +110,7 @@ def _judge(answers: Any, path: Path, logits: bool) -> None:
 
 
 def judge(path: Path, logits: bool) -> dict[str, Any]:
-    """Compare a file on both engines; with `logits` these are stored."""
+    """Compare a file on both engines; include llama.cpp's logits if `logits` is True."""
     with GGUFFile.open(path) as file:
         kind = architecture(file.architecture)
         memory = bool(kind.HParams(file.metadata, kind.arch).cached)

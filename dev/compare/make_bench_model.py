@@ -2,15 +2,15 @@
 
     python -m dev.compare.make_bench_model --arch ARCH --type Q4_K_M --out FILE.gguf
 
-The same arguments give the same bytes. The text it generates is noise; speed, memory and the mix of
-types are those of a real model. --vocab takes the tokenizer of another GGUF file.
+The same arguments write the same bytes. The model generates noise; its speed, memory and mix of
+types equal a real model's. --vocab copies the tokenizer of another GGUF file.
 
---hole leaves the weights out: the file has the head and the size of the model, but takes no room.
+--hole writes a sparse file: GGUF header and file size equal the model's, but weights take no space.
 
---nextn 0.8 adds a layer that drafts and is right about 80% of the tokens (bench_model/nextn.py).
+--nextn 0.8 adds a NextN layer; about 80% of its draft tokens are accepted (bench_model/nextn.py).
 
---routing makes routers prefer some experts, and choose the same experts for consecutive tokens
-(bench_model/nextn.py). Text must be greedy, or follow the cycle.
+--routing makes routers prefer some experts, and choose the same experts for consecutive tokens.
+It needs greedy sampling, or a text that repeats the model's cycle of tokens (bench_model/nextn.py).
 """
 
 from __future__ import annotations
@@ -60,8 +60,11 @@ def write(
     cycle: Cycle | None = None,
     hole: bool = False,
 ) -> None:
-    """Write `arch` with its matrices in the mix `kind`, text going round the `cycle`; with a hole
-    in place of all weights."""
+    """Write a GGUF file of `arch` with matrices in the mix `kind`.
+
+    cycle  cycle of tokens that the model generates
+    hole   True to write a sparse file without weights
+    """
     tensors = list(arch.tensors(len(vocab.tokens)))
     mix = Mix(kind, tensors, arch.n_layer, arch.n_gqa)
     writer = gguf.GGUFWriter(str(path), arch.name)
@@ -96,7 +99,7 @@ def sizes(contents: Iterable[NDArray[np.float32] | RandomMatrix]) -> list[int]:
 def content(
     t: TensorSpec, dtype: GGMLQuantizationType, seed: int
 ) -> NDArray[np.float32] | RandomMatrix:
-    """Return the data of one tensor, fixed by the arguments; matrices are computed on writing."""
+    """Return reproducible data of one tensor; matrices are computed when they are written."""
     rng = np.random.default_rng([seed, zlib.crc32(t.name.encode())])
     if t.values:
         return t.values(rng, t.n_elements).astype(np.float32)
@@ -121,15 +124,15 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--vocab", type=Path, help="GGUF file to copy the tokenizer from")
     parser.add_argument("--n-vocab", type=int, default=N_VOCAB, help="default: %(default)s")
     parser.add_argument(
-        "--nextn", type=float, metavar="RATE", help="add a NextN layer that is right at this rate"
+        "--nextn", type=float, metavar="RATE", help="add a NextN layer with this acceptance rate"
     )
-    parser.add_argument("--routing", action="store_true", help="skewed choices, local in time")
-    parser.add_argument("--hole", action="store_true", help="without the weights' bytes")
+    parser.add_argument("--routing", action="store_true", help="let routers prefer some experts")
+    parser.add_argument("--hole", action="store_true", help="write a file without weights")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args(arguments)
     args.size = args.size or next(iter(SIZES[args.arch]))
     if args.size not in SIZES[args.arch]:
-        parser.error(f"no size {args.size}; known: {sizes}")
+        parser.error(f"unknown size {args.size}; known: {sizes}")
     return args
 
 

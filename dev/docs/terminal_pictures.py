@@ -1,10 +1,10 @@
 """Screenshots of a terminal with commands and chats: docs/tour/*.svg.
 
     pip install -e '.[screenshots]'
-    python -m dev.docs.terminal_pictures [SCENE ...]     # all, or some
+    python -m dev.docs.terminal_pictures [SCENE ...]     # all scenes, or some
 
-Each scene runs the real command in a pseudo-terminal, with the demo model and a seed, so that all
-except times and rates is reproducible. docs/tour.md and docs/chat.md show them.
+Each scene runs the real command in a pseudo-terminal, with the demo model and a seed, so everything
+except times and rates is reproducible. docs/tour.md and docs/chat.md show the screenshots.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dev.docs.pseudo_terminal import CTRL_C, PseudoTerminal
 OUT = Path(__file__).parents[2] / "docs" / "tour"
 COLUMNS, LINES = 100, 26
 COLOURS = {"brown": "yellow", "brightbrown": "bright_yellow", "brightblack": "#9a9a9a"}  # pyte's
-FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.S)  # fetched from a network
+FONT_FACES = re.compile(r"@font-face \{.*?\}\s*", re.S)  # fonts from the network
 
 Scene = Callable[[PseudoTerminal], None]
 
@@ -98,7 +98,7 @@ def run(name: str) -> PseudoTerminal:
     command, scene = SCENES[name]
     with tempfile.TemporaryDirectory() as empty:
         env = {"XDG_DATA_HOME": empty, "PYTHONWARNINGS": "ignore"}
-        if name == "ctrl-c":  # the demo answers too fast for a key, as a larger model does not
+        if name == "ctrl-c":  # slow enough for a key in the middle of a response
             env["LLAMA_ARG_DEVICE"] = "ref"
         if name == "cold-start":
             env["LLAMA_PY_CACHE"] = empty

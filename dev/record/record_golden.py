@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Record what the real llama.cpp computes of tiny models (dev/tiny_models) into
-tests/data/golden. Needs llama-cpp-python: pip install '.[parity]'.
+"""Record llama.cpp's results for tiny models (dev/tiny_models) in tests/data/golden.
 
-    python -m dev.record.record_golden  # all
-    python -m dev.record.record_golden <arch> ...  # these; "demo": the demo model
-    python -m dev.record.record_golden <arch> --balance  # how much each branch matters
+    python -m dev.record.record_golden  # all architectures
+    python -m dev.record.record_golden <arch> ...  # only these; "demo" is the demo model
+    python -m dev.record.record_golden <arch> --balance  # print the share of each branch
     python -m dev.record.record_golden --ik BUILD/src/libllama.so  # nodes of ik_llama.cpp
 
-Models that need a later llama.cpp (`Tiny.newest`): dev.record.newest.
+Needs llama-cpp-python: pip install '.[parity]'. For models that need a later llama.cpp
+(`Tiny.newest`), use dev.record.newest.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("archs", nargs="*", metavar="ARCH")
-    p.add_argument("--balance", action="store_true", help="print sizes of branches only")
+    p.add_argument("--balance", action="store_true", help="print only sizes of branches")
     p.add_argument("--ik", type=Path, metavar="LIB", help="libllama.so of a built ik_llama.cpp")
-    p.add_argument("-o", "--output", type=Path, metavar="DIR", help="write the models there too")
+    p.add_argument("-o", "--output", type=Path, metavar="DIR", help="also write the models to DIR")
     args = p.parse_args()
     os.environ["GGML_NO_BACKTRACE"] = "1"  # print a failed assertion in one line
     unknown = set(args.archs) - {arch for arch, _ in tiny.every()} - {"demo"}
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def record_ik(library: Path, archs: list[str]) -> None:
-    """Record the node lists of architectures with states in slots in ik_llama.cpp."""
+    """Record ik_llama.cpp's node lists of architectures that store states in slots."""
     for arch, variant in ik.models():
         if archs and arch not in archs:
             continue
@@ -81,7 +81,7 @@ def case_of(
 
 
 def record(arch: str, variant: str, path: Path, engine: type[LlamaCpp] = LlamaCpp) -> None:
-    """Run and store one variant."""
+    """Run one variant of an architecture, and store its results."""
     facts = facts_of(arch, path, tiny.find(arch, variant), engine)
     case = stable(case_of(arch, variant, path, facts, engine))
     names = runs.wanted(case.tiny, case.facts)
@@ -93,7 +93,7 @@ def record(arch: str, variant: str, path: Path, engine: type[LlamaCpp] = LlamaCp
 
 
 def stable(case: runs.Case) -> runs.Case:
-    """Return the case with tokens whose experts and attended tokens are stable under rounding."""
+    """Return the case with tokens that select the same experts and tokens despite rounding."""
     found = []
     for seed in range(MAX_SEEDS):
         case = replace(case, facts=replace(case.facts, seed=seed))

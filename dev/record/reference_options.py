@@ -1,10 +1,10 @@
-"""llama-completion's options beside those of llama-py-cli: which are here, and why the others not.
+"""Compare llama-completion's options with llama-py-cli's, with reasons for missing options.
 
     python -m dev.record.reference_options record llama.cpp/common/arg.cpp > reference_options.tsv
     python -m dev.record.reference_options table > docs/llama-completion.md
 
-The first reads llama.cpp's source; the second compares what was recorded with the declarations
-here, and has the reasons below.
+`record` reads llama.cpp's source. `table` compares the recorded options with llama-py-cli's, and
+adds the reasons in REASONS.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 RECORDED = Path(__file__).parent / "reference_options.tsv"
 EXAMPLE, COMMON = "LLAMA_EXAMPLE_COMPLETION", "LLAMA_EXAMPLE_COMMON"
 
-# Reasons for missing or partial options; by the longest flag that turns them on.
+# Reasons for missing or partial options, by the longest flag that turns the option on.
 REASONS = {
     "--poll": "`LLAMA_PY_SPIN` sets the time that waiting threads spin, in microseconds",
     "--poll-batch": "see `--poll`",
@@ -52,7 +52,7 @@ options of llama-py-cli](options.md).
 
 
 class Declared(NamedTuple):
-    """An option of the reference; env is empty without a variable."""
+    """Option of llama-completion; `env` is empty without an environment variable."""
 
     flags: tuple[str, ...]
     env: str
@@ -60,7 +60,7 @@ class Declared(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The longest flag that does not turn off."""
+        """Longest flag that does not turn the option off."""
         return max(
             (f for f in self.flags if not f.startswith(("--no-", "-no-"))),
             key=len,
@@ -111,7 +111,7 @@ def recorded() -> tuple[str, list[Declared]]:
 
 
 def ours() -> dict[str, str]:
-    """Return the variable of each flag of llama-py-cli."""
+    """Return the environment variable of each flag of llama-py-cli."""
     from llama_py_tools.generate.cli import parser
 
     made = parser()
@@ -121,21 +121,21 @@ def ours() -> dict[str, str]:
 
 
 def lacking(option: Declared, here: dict[str, str]) -> list[str]:
-    """Return flags and variables of an option that are missing here."""
+    """Return the flags and variables of an option that llama-py-cli lacks."""
     absent = [flag for flag in option.flags if flag not in here]
     other = option.env if option.env and here.get(option.name, option.env) != option.env else ""
     return [*absent, *filter(None, [other])]
 
 
 def state(option: Declared, here: dict[str, str]) -> str:
-    """Return the state: `yes`, `in part` or `no`."""
+    """Return the support of an option: `yes`, `in part` or `no`."""
     if not lacking(option, here):
         return "yes"
     return "in part" if {*option.flags} & {*here} else "no"
 
 
 def table() -> str:
-    """Return the page of options."""
+    """Return the Markdown page of all options."""
     version, options = recorded()
     here = ours()
     states = [state(option, here) for option in options]
@@ -169,7 +169,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def version_of_reference() -> str:
-    """Return the release used by the tests, which has this source."""
+    """Return the llama-cpp-python release in pyproject.toml, which has this source."""
     text = (Path(__file__).parents[2] / "pyproject.toml").read_text()
     found = re.search(r"llama-cpp-python==([\d.]+)", text)
     assert found is not None

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Hold answers of a model to JSON schemas, and let another package judge them.
+"""Generate responses constrained to JSON schemas, and validate them with another package.
 
-python -m dev.torture.check_schemas                    # schemas 0 to 499, the demo model
-python -m dev.torture.check_schemas --start 7 --count 1 --show  # one of them, and its answer
-python -m dev.torture.check_schemas --count 1000 --serve 4  # through llama-py-server, 4 at a time
+python -m dev.torture.check_schemas                    # schemas 0 to 499 with the demo model
+python -m dev.torture.check_schemas --start 7 --count 1 --show  # one schema and its response
+python -m dev.torture.check_schemas --count 1000 --serve 4  # 4 parallel requests
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Return 0 if all responses are valid or cut, 1 if any is wrong."""
+    """Return 0 if all responses are valid or truncated, 1 if any is wrong."""
     import llama_py
     from dev.torture.schemas.run import Told, answers, nth, summary
     from dev.torture.schemas.served import served
@@ -27,15 +27,15 @@ def main(argv: list[str] | None = None) -> int:
     p.add_argument("--start", type=int, default=0)
     p.add_argument("--count", type=int, default=500)
     p.add_argument("-n", "--max-tokens", type=int, default=900)
-    p.add_argument("--show", action="store_true", help="every schema and answer")
+    p.add_argument("--show", action="store_true", help="print every schema and response")
     p.add_argument(
         "--serve",
         type=int,
         default=0,
         metavar="N",
-        help="through a server that answers N at a time",
+        help="use llama-py-server with N parallel requests",
     )
-    p.add_argument("-t", "--threads", type=int, default=2, help="of that server")
+    p.add_argument("-t", "--threads", type=int, default=2, help="threads of the server")
     args = p.parse_args(argv)
     numbers = range(args.start, args.start + args.count)
     told: list[Told] = []

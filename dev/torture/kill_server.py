@@ -3,10 +3,10 @@
 
     python -m dev.torture.kill_server -m MODEL.gguf --times 50
 
-One client saves sequences under a few names, the others have streams. After a random time the
-server gets SIGKILL. The next server restores every name: the file must have the last saved
-sequence, or the one that was being saved, completely, and the response to a prompt after it must be
-the same. Every request must have had a complete response, or an error. Exit code 1 otherwise.
+One client saves sequences under a few names; the other clients stream responses. After a random
+time, the server receives SIGKILL. The next server restores every file: it must have the last saved
+sequence, or the complete sequence of the interrupted save, and the same prompt must get the same
+response. Every request must have had a complete response or an error. Exit code 1 otherwise.
 """
 
 from __future__ import annotations
@@ -28,15 +28,20 @@ import psutil
 from dev.compare.load.client import ask
 from dev.compare.load.servers import free_port, ours
 
-READY = 300.0  # seconds until a server answers
+READY = 300.0  # maximum seconds for a response
 NAMES = ("one", "two", "three")
 LENGTHS = (20, 400)  # tokens of prompts
-N = 8  # tokens of an answer
+N = 8  # tokens per response
 
 
 @dataclass
 class Saved:
-    """length of the prompt, tokens of the sequence, and of the answer; n 0: it is not known yet"""
+    """Sequence that a request saved.
+
+    length  tokens of the prompt
+    n       tokens of the sequence; 0: unknown
+    ids     tokens of the response
+    """
 
     length: int
     n: int
@@ -78,7 +83,7 @@ class Killing:
                 async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
                     await self._ready(client, process)
                     await self._restored(client)
-                    print(f"life {turn}: {dict(self.seen)}, faults {len(self.faults)}", flush=True)
+                    print(f"run {turn}: {dict(self.seen)}, faults {len(self.faults)}", flush=True)
                     if turn < self.args.times:
                         await self._live(client, process, chance)
             finally:
@@ -93,7 +98,7 @@ class Killing:
                 if (await client.get("/health")).status_code == 200:
                     return
             await asyncio.sleep(0.1)
-        raise RuntimeError(f"the server is not ready; it ended with {process.returncode}")
+        raise RuntimeError(f"the server did not become ready; exit code {process.returncode}")
 
     async def _live(
         self, client: httpx.AsyncClient, process: asyncio.subprocess.Process, chance: random.Random
@@ -151,12 +156,12 @@ class Killing:
             return "streams"
         except httpx.TransportError:
             return "streams that ended with an error"
-        except RuntimeError as e:  # fewer tokens, but no error: lost
+        except RuntimeError as e:  # fewer tokens without an error
             self.faults.append(f"a stream: {e}")
             return "lost streams"
 
     async def _restored(self, client: httpx.AsyncClient) -> None:
-        """Check the restored content of every name."""
+        """Restore every file and check its content."""
         for name, kept in self.files.items():
             file = {"filename": name}
             found = await client.post("/slots/1?action=restore", json=file, timeout=READY)
@@ -167,7 +172,7 @@ class Killing:
                 continue
             n, may = found.json()["n_restored"], [s for s in (kept.last, kept.coming) if s]
             is_it = [s for s in may if n in (s.n, s.length + N - 1, s.length + N)]
-            if not self._expect(bool(is_it), f"{name}: {n} tokens, not one of {may}"):
+            if not self._expect(bool(is_it), f"{name}: {n} tokens, expected {may}"):
                 continue
             now = is_it[-1]
             body = {
@@ -179,10 +184,10 @@ class Killing:
                 "return_tokens": True,
             }
             said = (await client.post("/completion", json=body, timeout=READY)).json()
-            self._expect(said["tokens"] == now.ids, f"{name}: {said['tokens']}, not {now.ids}")
-            self._expect(said["timings"]["cache_n"] > 0, f"{name}: all was computed again")
+            self._expect(said["tokens"] == now.ids, f"{name}: {said['tokens']}, expected {now.ids}")
+            self._expect(said["timings"]["cache_n"] > 0, f"{name}: the restored cache was not used")
             self.seen["restored"] += 1
-            self.seen["of what was being saved"] += now is kept.coming
+            self.seen["restored from an interrupted save"] += now is kept.coming
             now.n = n
             kept.last, kept.coming = now, None
 
@@ -202,9 +207,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("-m", "--model", required=True)
-    parser.add_argument("--times", type=int, default=50, help="how often it is killed")
+    parser.add_argument("--times", type=int, default=50, help="number of kills")
     parser.add_argument(
-        "--seconds", type=float, default=3.0, help="how long it lives at most after an answer"
+        "--seconds", type=float, default=3.0, help="maximum time between a response and the kill"
     )
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
@@ -213,7 +218,7 @@ def main() -> int:
         asyncio.run(killing.run())
         left = [p.name for p in Path(folder).iterdir() if p.name not in NAMES]
     print(", ".join(f"{what} {n}" for what, n in killing.seen.items()))
-    print(f"files of saves that never ended: {len(left)}; faults {len(killing.faults)}")
+    print(f"files of interrupted saves: {len(left)}; faults {len(killing.faults)}")
     print(*killing.faults, sep="\n")
     return bool(killing.faults)
 

@@ -3,10 +3,12 @@
 
     python -m dev.torture.torture_ranks [--faults 100] [--seed 1] [--timeout 3]
 
-The others must exit within the time-out, print one line that names the rank, and leave no process
-and no shared memory. A run has 2 to 4 ranks of the demo model on this machine, with whole or shared
-layers. The rank is random, and so is the phase: start, load, prompt, generation or end. Exit code 1
-if any run failed. Needs Linux, `pip install '.[mpi]'` and psutil.
+The other ranks must exit within the time-out, print one line that names the failed rank, end all
+processes and free shared memory. A run has 2 to 4 ranks of the demo model on this machine, with
+`-sm layer` or `-sm graph`. Runs alternate between the phases start, load, prompt, decode and end;
+the rank and the moment are random. Exit code 1 if any run failed.
+
+Needs Linux, `pip install '.[mpi]'` and psutil.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ MARGIN = 20.0  # extra seconds for processes to start and end on a busy machine
 
 @dataclass
 class Running:
-    """A command on ranks, and its output."""
+    """Command that runs on several ranks, and its output."""
 
     process: subprocess.Popen[bytes]
     mark: str
@@ -92,7 +94,7 @@ class Running:
             time.sleep(0.005)
 
     def left(self) -> list[psutil.Process]:
-        """Return the processes of this run, including its launcher's."""
+        """Return the remaining processes of this run, including its launcher."""
         return [p for p in psutil.process_iter() if _environ(p).get(MARK) == self.mark]
 
 
@@ -122,7 +124,7 @@ def rank_of(run: Running, rank: int) -> psutil.Process | None:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds from the start to the first text, and from there to the end of a short run."""
+    """Seconds of a short run, until the first text and from the first text to the end."""
 
     load: float
     run: float
@@ -138,8 +140,11 @@ def measured(timeout: float) -> Times:
 
 
 def fault(rng: random.Random, phase: str, times: Times, timeout: float) -> str:
-    """Run once with one fault; return `named`, `late` (the run had already ended), or the
-    failure."""
+    """Run once with one fault, and return the outcome.
+
+    The outcome is `named`, `named by the launcher`, `late` (the run had already ended), or a
+    description of the failure.
+    """
     n, mode = rng.choice([2, 3, 4]), rng.choice(["layer", "graph"])
     rank = rng.randrange(n)
     number = signal.SIGSTOP if rng.random() < 0.25 else signal.SIGKILL
@@ -177,7 +182,7 @@ def _until(rng: random.Random, run: Running, phase: str, times: Times) -> None:
 
 
 def _is_kept(process: psutil.Process, rank: int) -> bool:
-    """Return True for the rank itself, False for its keeper."""
+    """Return True for the process that computes, False for its supervisor."""
     try:
         parent = process.parent()
         return parent is not None and _environ(parent).get("PMI_RANK") == str(rank)
@@ -190,12 +195,12 @@ def _outcome(run: Running, rank: int, timeout: float, hit: float, is_hit: bool, 
     try:
         run.process.wait(timeout + MARGIN)
     except subprocess.TimeoutExpired:
-        wrong.append("does not end")
+        wrong.append("no end within the time-out")
         run.process.kill()
     time.sleep(0.3)
     left = run.left()
     if left:
-        wrong.append(f"left: {[(p.pid, p.name(), p.status()) for p in left]}")
+        wrong.append(f"remaining processes: {[(p.pid, p.name(), p.status()) for p in left]}")
         for p in left:
             p.kill()
     text = run.err.decode("utf-8", "replace")
@@ -205,9 +210,9 @@ def _outcome(run: Running, rank: int, timeout: float, hit: float, is_hit: bool, 
     if not is_hit:
         wrong.append("ended without a fault")
     elif inner and len(lines) != 1:
-        wrong.append(f"{len(lines)} lines instead of one")
+        wrong.append(f"{len(lines)} error lines instead of 1")
     elif inner and not re.match(rf"error: rank {rank} on \S+ ", lines[0]):
-        wrong.append(f"it says {lines[0]!r}")
+        wrong.append(f"unexpected error {lines[0]!r}")
     if wrong:
         print(text, run.out.decode("utf-8", "replace")[-300:], sep="\n")
         return "; ".join(wrong)
@@ -225,7 +230,7 @@ def _arguments() -> argparse.Namespace:
     p.add_argument("--faults", type=int, default=100)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--timeout", type=float, default=3.0, help="LLAMA_PY_MPI_TIMEOUT")
-    p.add_argument("--phase", choices=PHASES, help="only this one")
+    p.add_argument("--phase", choices=PHASES, help="test only this phase")
     return p.parse_args()
 
 

@@ -1,8 +1,8 @@
-"""Postponement of Ctrl-C in blocks that change several things together."""
+"""Context managers that postpone Ctrl-C until related changes are complete."""
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # `signal` makes enum members, which is slow
+import _signal  # type: ignore[import-not-found]  # `signal` is slow: it creates enums
 import threading
 from collections.abc import Callable
 from functools import wraps
@@ -20,8 +20,8 @@ _noted = False
 class Shield:
     """Context manager that postpones Ctrl-C to the end of its block.
 
-    The signal is noted, and KeyboardInterrupt is raised afterwards. Only the main thread with
-    Python's default handler is shielded; other threads and nested shields are unaffected.
+    The shield notes the signal, and raises KeyboardInterrupt at the end of the block. It works
+    only in the main thread and with Python's default handler; a nested shield has no effect.
     """
 
     __slots__ = ("_is_on",)
@@ -44,7 +44,7 @@ class Shield:
 
 
 class Seal(Shield):
-    """A shield in which `let_through` and `raise_noted` also do not raise."""
+    """Shield that also prevents `let_through` and `raise_noted` from raising."""
 
     __slots__ = ("_is_sealed",)
 
@@ -63,9 +63,9 @@ class Seal(Shield):
 
 
 def let_through(run: Callable[[], T]) -> T:
-    """Return run(), in which KeyboardInterrupt is raised at once, even if noted earlier.
+    """Return run(), and raise an earlier or new KeyboardInterrupt at once.
 
-    The shielded blocks must undo the effects of `run` if this raises.
+    A shielded block that calls this must undo the effects of `run` if it raises.
     """
     if not _is_shielded():
         return run()
@@ -77,7 +77,7 @@ def let_through(run: Callable[[], T]) -> T:
 
 
 def raise_noted() -> None:
-    """Raise KeyboardInterrupt now if a shield of this thread has noted it."""
+    """Raise KeyboardInterrupt now if a shield of this thread has noted Ctrl-C."""
     global _noted
     if _noted and _is_shielded():
         _noted = False
@@ -85,7 +85,7 @@ def raise_noted() -> None:
 
 
 def postpone_interrupts(function: Callable[P, T]) -> Callable[P, T]:
-    """Make a function that postpones Ctrl-C to its end."""
+    """Decorate a function, so that Ctrl-C is postponed until it returns."""
 
     @wraps(function)
     def run_shielded(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,4 +1,4 @@
-"""Patterns of a GLU whose gate, or both tensors, are matmuls with one reader."""
+"""Fusion patterns of a GLU with the matmul of its gate, or with the matmuls of both tensors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PRODUCTS = {"MUL_MAT": "weight, x", "MUL_MAT_ID": "weight, x, ids"}
 
 
 def gate_product(product: str, op: str) -> Pattern:
-    """Return the pattern of a matmul that gates `value` in an op of two tensors."""
+    """Return the pattern of a matmul that gates `value` in the GLU `op`."""
     return Pattern(f"""
         gate = {product}({PRODUCTS[product]})
         y = {op}(gate, value)
@@ -16,7 +16,7 @@ def gate_product(product: str, op: str) -> Pattern:
 
 
 def of_products(product: str, op: str) -> Pattern:
-    """Return the pattern of a GLU of two matmuls with the same columns."""
+    """Return the pattern of a GLU of two matmuls with the same input."""
     sources = PRODUCTS[product]
     return Pattern(f"""
         gate = {product}({sources})

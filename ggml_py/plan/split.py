@@ -1,4 +1,4 @@
-"""Splitting of a graph into parts of one device each, with copies between them
+"""Splitting of a graph into parts for one device each, with copies between parts
 (ggml-backend.cpp:ggml_backend_sched_split_graph, pass 5).
 """
 
@@ -17,10 +17,11 @@ from ggml_py.tensor import FLAG_INPUT, FLAG_OUTPUT, FLAG_WEIGHT, Tensor
 
 @dataclass(slots=True)
 class GraphPart:
-    """Consecutive nodes of one device; inputs (source, copy) are copied to it before a run.
+    """Consecutive nodes that run on one device.
 
-    steps   steps of the part, set later: nodes, or several nodes as one step
-    group   device of each part of a REDUCE with parts in several memories
+    inputs  (source, copy) pairs, copied to the device before the nodes run
+    steps   steps of the part, set later: single nodes and fused nodes
+    group   device of each source, for a REDUCE over the memories of several devices
     told    nodes to report after the part has run
     """
 
@@ -33,19 +34,19 @@ class GraphPart:
 
     @property
     def is_reduce(self) -> bool:
-        """True if the part only sums tensors of several devices; views may follow."""
+        """True if the part is a sum over devices; views of the sum may follow."""
         return bool(self.nodes) and self.nodes[0].op == "REDUCE"
 
 
 class Splitter:
     """Splitter that cuts a graph at changes of device, and inserts copies of tensors.
 
-    parts      in the order they run
-    arena_of   device by id, of all tensors and copies; inputs and copies of a pipeline have
-               separate arenas: device + n_devices * (1 + number of the copy)
+    parts      parts in execution order
+    arena_of   arena of each tensor and copy, by id: the device, or for inputs and copies in a
+               pipeline, device + n_devices * (1 + copy)
 
-    copy     number of the graph's copies in a pipeline; None without a pipeline
-    anyhow   every REDUCE has a group, even if one device could run it alone
+    copy     index of this copy of the graph in a pipeline; None without a pipeline
+    anyhow   True to give every REDUCE a group, even if one device could run it alone
     """
 
     def __init__(
@@ -69,10 +70,10 @@ class Splitter:
             self._append(node)
 
     def with_copies(self, waves: Sequence[Sequence[GraphPart]]) -> Graph:
-        """Return the graph for the allocator: a part's copies are made before its nodes.
+        """Return the graph for the allocator, with the copies of each part before its nodes.
 
-        waves  parts that run at the same time; a tensor read from another device's memory is not
-               overwritten until all parts of the wave have ended
+        waves  parts that run at the same time; if a part reads another device's memory, that
+               tensor is not overwritten before all parts of the wave have ended
         """
         whole = Graph()
         whole.leafs = self.graph.leafs
@@ -84,8 +85,7 @@ class Splitter:
         return whole
 
     def _wave_end(self, wave: Sequence[GraphPart]) -> Tensor:
-        """Return a node that only reads tensors, so that they are not overwritten
-        earlier."""
+        """Return a node that only reads tensors, so that no earlier node overwrites them."""
         read: dict[int, Tensor] = {}
         for part in wave:
             found = [source for source, _ in part.inputs]
@@ -96,7 +96,7 @@ class Splitter:
         return make_reader(read.values(), "end of a wave")
 
     def undo(self) -> None:
-        """Let the nodes read their own sources again."""
+        """Restore the original sources of all nodes."""
         for node, src in self._replaced:
             node.src = src
 
@@ -118,8 +118,10 @@ class Splitter:
         part.nodes.append(node)
 
     def _append_reduce(self, node: Tensor) -> None:
-        """Append a separate part, as all devices wait for it. Its sources keep their memory,
-        because each source gets the sum. Earlier copies of the sources are invalid.
+        """Append a REDUCE as a separate part, because all devices wait for its sum.
+
+        Its sources keep their memory, because each source receives the sum. Earlier copies of the
+        sources become invalid.
         """
         device = self._find_device(node)
         part = GraphPart(device, [node])
@@ -137,8 +139,10 @@ class Splitter:
         return self._find_device(t) != device and not self.assignment.can_read(device, t)
 
     def _brings_weight(self, node: Tensor, device: int) -> bool:
-        """Return True for a node with a copied weight, which begins a part so that memory can be
-        reused."""
+        """Return True if a node needs a copy of a weight.
+
+        Such a node begins a part, so that copies of earlier weights can be overwritten.
+        """
         return OPS[node.op].at_weights and any(
             s.flags & FLAG_WEIGHT and self._is_elsewhere(s, device) for s in sources(node)
         )
@@ -159,10 +163,10 @@ class Splitter:
         key = (id(source), part.device)
         copy = self._copies.get(key)
         if copy is None:
-            # a device has one copy of a tensor, however many of its parts read it
+            # all parts of a device share one copy of a tensor
             name = f"{self.names[part.device]}#{source.name}#{self.number or 0}"
             copy = Tensor(source.type, source.ne, src=(source,), name=name, nb=source.nb)
-            if self.number is not None:  # the device may still read it when the next one is sent
+            if self.number is not None:  # the device may read it until the next copy arrives
                 copy.flags |= FLAG_INPUT | FLAG_OUTPUT
             self._copies[key] = copy
             self.arena_of[id(copy)] = self._arena_of_copies(part.device)

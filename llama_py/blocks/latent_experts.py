@@ -1,4 +1,4 @@
-"""Experts in a smaller latent space (the part that models/kimi-k3.cpp and nemotron-h.cpp share)."""
+"""Experts in a smaller latent space (common to models/kimi-k3.cpp and nemotron-h.cpp)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class LatentExpertHParams(HParams):
     """Hyperparameters of latent experts.
 
     n_expert_latent  dimensions of the experts' input; 0: n_embd
-    n_embd_routed, first_routed   number of dimensions that are projected back, and the first
-    latent_stem  prefix of both projections' names
+    n_embd_routed, first_routed   dimensions that are projected back: number and first index
+    latent_stem  prefix of the names of both projections
     """
 
     latent_stem: ClassVar[str]
@@ -30,7 +30,7 @@ class LatentExpertHParams(HParams):
 
     @property
     def n_embd_latent(self) -> int:
-        """Channels that experts see."""
+        """Dimensions of the experts' input."""
         return self.n_expert_latent or self.n_embd
 
     def of_latent(self, n: int, first: int) -> None:
@@ -45,14 +45,14 @@ class LatentExpertHParams(HParams):
 
 
 class Shared(Protocol):
-    """Shared feed-forward network that every token passes through."""
+    """Shared feed-forward network, which processes every token."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         """Apply the network: [n_embd, n] -> same shape."""
 
 
 class LatentExperts:
-    """Experts in a smaller space, added to the shared expert."""
+    """Routed experts in a latent space, and a shared expert."""
 
     parts_keep = None
 
@@ -65,7 +65,11 @@ class LatentExperts:
         *,
         norm: Norm | None = None,
     ) -> None:
-        """Declare the weights; `experts`: of n_embd_latent dimensions; `norm`: of their sum."""
+        """Declare the weights of both projections.
+
+        experts  routed experts with n_embd_latent dimensions
+        norm     norm of the experts' sum before it is projected back
+        """
         self.experts, self.shared, self.norm = experts, shared, norm
         experts.router.prec = "default"  # llama.cpp computes these logits outside build_moe_ffn
         self.first, self.n_routed = hp.first_routed, hp.n_embd_routed
@@ -80,7 +84,7 @@ class LatentExperts:
         return run_steps(self.steps(g, cur, il))
 
     def steps(self, g: GraphBuilder, cur: Tensor, il: int) -> Steps:
-        """Apply the experts, yielding their sum before it is projected back."""
+        """Apply the experts, and yield their sum before it is projected back."""
         routed = cur if self.down is None else self.down(g, cur)
         moe = self.experts(g, routed, il, self.experts.route(g, cur, il))
         if self.up is not None:
@@ -90,8 +94,10 @@ class LatentExperts:
         return g.cb(moe, "ffn_out", il)
 
     def project_back(self, g: GraphBuilder, moe: Tensor, il: int) -> Tensor:
-        """Norm the experts' sum, if there is a norm, and project this device's dimensions back:
-        [n_expert_latent, n_tokens] -> [n_embd, n_tokens]."""
+        """Normalize the experts' sum, if there is a norm, and project it back to n_embd.
+
+        [n_expert_latent, n_tokens] -> [n_embd, n_tokens], of this device's latent dimensions.
+        """
         assert self.up is not None
         if self.norm is not None:
             moe = self.norm(g, moe, il=il)

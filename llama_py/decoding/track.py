@@ -17,18 +17,18 @@ Allowed = Callable[[Sequence[int]], int]
 class Track:
     """State of one sequence.
 
-    pending   tokens of the text that the memory does not have
-    told      position up to which the prefix cache knows the sequence; None if it does not
-    alone     it continued alone, with the cache's `decode`, which does not update `told`
+    pending   tokens of the text that are not in the memory yet
+    told      end of the part that the prefix cache knows; None: unknown sequence
+    alone     True if it continued with the cache's `decode`, which does not update `told`
     n_left    maximum number of further tokens
-    allowed   returns how many tokens of a draft may be chosen; None: unknown
+    allowed   returns the number of draft tokens that the sampler may choose; None: unknown
     draft     draft tokens after `pending`; author  name of their drafter
     rows      logits after the last pending token and after each draft token
     n_taken, n_accepted   tokens chosen from the rows, and how many equal the draft
-    begun     memory has the computed tokens; no failed decode discarded them
-    mixed     the sequence has images
-    drafted   drafters may propose tokens for the sequence
-    images    rows of images among the pending ids, by position
+    begun     True if the memory has the computed tokens: no failed decode discarded them
+    mixed     True if the sequence has images
+    drafted   True if drafters may propose tokens for the sequence
+    images    image tokens among the pending ids, by position
     """
 
     seq_id: int
@@ -59,5 +59,5 @@ class Track:
 
     @property
     def has_rows(self) -> bool:
-        """True if `take` can return another token: the last one equals the draft."""
+        """True if `take` can return another token, because the last token equals the draft."""
         return self.rows is not None and self.n_taken == self.n_accepted < len(self.rows)

@@ -28,7 +28,7 @@ from llama_py.weights import Weights
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-WIDTH = 3  # of a decision model's convolutions
+WIDTH = 3  # width of a decision model's convolutions
 NAMES = {
     "embd": "model.embed_tokens",
     "attn_norm": "model.layers.{}.operator_norm",
@@ -44,8 +44,8 @@ NAMES = {
 
 
 class Lfm2HParams(ScoringHParams, MixedHParams):
-    """n_shortconv_l_cache, n_embd_conv  width and dimensions of the convolutions, in layers without
-    key heads"""
+    """Hyperparameters of LFM2: `n_shortconv_l_cache` is the width of convolutions, `n_embd_conv`
+    the number of their dimensions, in layers without key heads."""
 
     rope_type = ROPE_NEOX
     required_heads = equal_heads = True
@@ -83,7 +83,7 @@ class Lfm2Attention(Attention):
 
 
 class MediaAttention(Lfm2Attention):
-    """Attention within the ubatch; media do not see the text."""
+    """Attention within the ubatch; media tokens do not attend to text."""
 
     own_kind = False
 
@@ -93,7 +93,7 @@ class MediaAttention(Lfm2Attention):
 
 
 class OwnKindAttention(MediaAttention):
-    """Attention without positions; text and media see only themselves."""
+    """Attention without RoPE; text and media tokens attend only to their own type."""
 
     own_kind = True
 
@@ -120,7 +120,7 @@ class BareLayer(OperatorLayer):
 
 
 class NeighborConv(ShortConv):
-    """The short convolution of a token and the tokens before and after it, without a state."""
+    """Short convolution over a token and the tokens before and after it, without a state."""
 
     def __call__(self, g: GraphBuilder, cur: Tensor, il: int) -> Tensor:
         bcx, size = g.cb(self.in_proj(g, cur), "shortconv_in", il), (self.n, g.n_tokens)
@@ -160,7 +160,7 @@ class Lfm2(Decoder):
 
     def declare_ends(self, w: Weights) -> None:
         hp = self.hp
-        self.output_norm = w.norm("token_embd_norm", hp.n_embd)  # the name in files
+        self.output_norm = w.norm("token_embd_norm", hp.n_embd)  # this tensor's name in files
         self.output = w.output(hp.n_embd, hp.n_vocab)
         dense = w.optional_linear("dense_2", hp.n_embd, hp.n_embd_out, bias=True, scaled=False)
         self.dense_out = () if dense is None else (dense,)
@@ -193,7 +193,7 @@ class Lfm2(Decoder):
 
 
 class Lfm2Decision(Lfm2):
-    """Scores of tokens as markers of options, without a cache; media do not depend on the text."""
+    """Model that scores markers of options, without a KV cache; media do not attend to text."""
 
     names = {key: "" if key.endswith("_normed") else name for key, name in NAMES.items()}
     del names["attn_norm"], names["ffn_norm"]  # layers of the head have the usual names

@@ -1,6 +1,6 @@
-"""Types of tensors in a mix (llama-quant.cpp:llama_tensor_get_type_impl).
+"""Types of tensors in a quantization mix (llama-quant.cpp:llama_tensor_get_type_impl).
 
-Rules depend on a tensor's use, on the number of earlier tensors of its kind, and on the model.
+Rules depend on a tensor's category, on the number of its earlier tensors, and on the model.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ def get_category(name: str) -> str:
 
 
 def more_bits(i: int, n: int) -> bool:
-    """Return True for the first and last eighth of the layers, and every third between."""
+    """Return True for the first and last eighth of the layers, and every third layer between."""
     return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
 
 
 class Mix:
-    """Chooses types for tensors in their order in the file.
+    """Selection of tensor types, for tensors in file order.
 
-    ftype    the name of the file's type
-    default  its type
-    output   type of the output, if given; embedding: type of the embeddings
+    ftype    name of the file type, such as Q4_K_M
+    default  type of tensors without a rule
+    output, embedding  types of the LM head and the embeddings; None: chosen by the rules
     """
 
     def __init__(
@@ -98,21 +98,21 @@ class Mix:
         return BY_NAME[name] if name else self.default
 
     def _count(self, kind: str) -> int:
-        """Return the number of earlier tensors of a category, and count this one."""
+        """Return the number of earlier tensors of a category, and count this tensor."""
         n = self.seen.get(kind, 0)
         self.seen[kind] = n + 1
         return n
 
     def _layer(self, name: str, kind: str) -> int:
-        """Return the layer: by counting, or with experts, which have any order, by name."""
+        """Return the layer of a tensor: counted, or by name in models with experts."""
         n = self._count(kind)
         if self.model.n_expert <= 1:
             return n
         found = re.match(r"blk\.(\d+)\.", name)
         if found is None or int(found[1]) >= self.model.n_layer:
             raise GGUFError(
-                f"{name} belongs to none of the {self.model.n_layer} layers, so no type can be "
-                "chosen; set one with --tensor-type, or use --pure"
+                f"{name} does not belong to any of the {self.model.n_layer} layers, so no type "
+                "can be chosen; set a type with --tensor-type, or use --pure"
             )
         return int(found[1])
 

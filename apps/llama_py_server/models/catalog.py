@@ -1,4 +1,4 @@
-"""Catalog of a server's models: from -m, folders, presets, and the Hub's cache."""
+"""Catalog of a server's models: from -m, folders, presets and the Hugging Face cache."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NOT_ITS_OWN = ("alias", "model_url", "hf_repo", "hf_file", "hf_repo_draft", "mmp
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """A model before it has options."""
+    """Model that the server found, before its options are set."""
 
     name: str
     path: str
@@ -51,14 +51,16 @@ def single(args: argparse.Namespace, opened: Open) -> ModelEntry:
 def entries(
     args: argparse.Namespace, given: Sequence[str], parser: OptionParser, opened: Open
 ) -> list[ModelEntry]:
-    """Return all models that requests may name; ModelError for duplicate names and invalid presets.
+    """Return an entry for each model that requests may name.
 
-    given   the server's command line, whose options apply to all models
-    parser  of such lines; it cannot be used again
+    given   arguments of the server's command line, which apply to all models
+    parser  parser of the command line; it cannot be used again afterwards
+
+    Raises ModelError for duplicate names and invalid presets.
     """
     o = read(args, ModelsParams)
 
-    def refuse(message: str) -> NoReturn:  # the server may already be running
+    def refuse(message: str) -> NoReturn:  # no exit: the server may already be running
         raise ModelError(f"{o.models_preset}: {message}")
 
     parser.error = refuse  # type: ignore[method-assign]
@@ -103,7 +105,7 @@ def entries(
 def _settle(
     own: argparse.Namespace, one: CatalogEntry | None, its: Preset, parser: OptionParser, name: str
 ) -> None:
-    """Set the model's file: the found file, or the file in its preset."""
+    """Set the model file and vision encoder: the found files, or the files in the preset."""
     said = parser.parse_args(list(its.flags))
     for option in NOT_ITS_OWN:
         setattr(own, option, getattr(said, option))
@@ -156,8 +158,10 @@ def _of_folder(folder: str) -> Iterator[CatalogEntry]:
 
 
 def _list_cached() -> Iterator[CatalogEntry]:
-    """Yield cached models by short names; models of the Hub by repository and type, like
-    llama-server."""
+    """Yield cached models by short name, and Hub models by repository and type.
+
+    llama-server names Hub models in the same way.
+    """
     repos, known = hub.cached_names(), local_models.known_models()
     for short, path in known.items():
         if path not in repos.values():
@@ -168,7 +172,7 @@ def _list_cached() -> Iterator[CatalogEntry]:
 
 
 def _list_created(found: Mapping[str, CatalogEntry]) -> Iterator[CatalogEntry]:
-    """Yield created models. found: models by name, which have their bases"""
+    """Yield the models that users created; `found` has their base models by name."""
     for name, recipe in created.read_created().items():
         source, base = recipe.get("from", ""), found.get(recipe.get("from", ""))
         if recipe.get("files"):
@@ -183,7 +187,7 @@ def _list_created(found: Mapping[str, CatalogEntry]) -> Iterator[CatalogEntry]:
 
 
 def _apply(recipe: Mapping[str, Any], own: argparse.Namespace) -> None:
-    """Set the options of a created model."""
+    """Set the options that the recipe of a created model contains."""
     for name, value in recipe.get("settings", {}).items():
         setattr(own, name, tuple(value) if isinstance(value, list) else value)
     if recipe.get("template"):
@@ -195,7 +199,7 @@ def _apply(recipe: Mapping[str, Any], own: argparse.Namespace) -> None:
 
 
 def _eyes(path: Path) -> str:
-    """Return the vision encoder in the folder of a model, or ""."""
+    """Return the path of the vision encoder in a model's folder, or "" if it is missing."""
     folder = path.parent
     found = hub.find_vision_file(path.name, sorted(p.name for p in folder.glob("*.gguf")))
     return str(folder / found) if found else ""

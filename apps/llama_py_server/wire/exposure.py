@@ -1,4 +1,4 @@
-"""Report of the access that unknown clients get by a server's options."""
+"""Report of the access that a server's options allow to unknown clients."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ def _reaches_others(host: str) -> bool:
 def exposure(
     listen: ListenParams, server: ServerParams, models: ModelsParams, tools: bool = False
 ) -> Iterator[str]:
-    """Yield lines on allowed connections, access without a key, and access of web pages; tools:
-    there are tools of MCP servers."""
+    """Yield lines on allowed connections, access without an API key, and access of web pages.
+
+    tools  True if the server offers tools of MCP servers
+    """
     others, keys = is_public(listen), listen.keys()
     where = f"--host {', '.join(listen.host)}"
     if listen.ollama:

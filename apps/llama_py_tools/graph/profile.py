@@ -1,8 +1,8 @@
-"""Command llama-py-graph profile: time of a prompt and of single tokens.
+"""Command `llama-py-graph profile`: times of a prompt and of single tokens.
 
-The executor measures the times, step by step. A step ends when the first thread begins the next
-step, or after all threads if they synchronize there. The last node of a fused step has the step's
-time.
+The executor measures each step. A step ends when the first thread begins the next step, or when
+all threads have finished if they synchronize there. The time of a fused step belongs to its last
+node.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ OUTSIDE = "outside of layers"
 
 @dataclass(frozen=True, slots=True)
 class ProfiledStep:
-    """One kernel of one node. start, end in nanoseconds of the host's clock.
+    """Time of one kernel of one node.
 
-    last  True for the node's last kernel: bytes and operations of the node count here
+    start, end  nanoseconds of the host's clock
+    last        True for the node's last kernel, which counts the node's bytes and operations
     """
 
     device: str
@@ -62,11 +63,11 @@ class ProfiledStep:
 class ProfiledRun:
     """Times of one decode.
 
-    what   label: "prompt, 7 tokens", "token 1"
+    what   label of the run, such as "prompt, 7 tokens" or "token 1"
     wall   seconds of the whole call
-    steps  in order of their start
-    splits  parts of graphs on one device each, with the copies before them
-    ranks  messages between ranks, if there are several
+    steps  all steps, by start time
+    splits  graph splits, with the copies before each
+    ranks  messages between ranks; empty in a single process
     """
 
     what: str
@@ -93,8 +94,9 @@ class ProfiledRun:
 
 
 def measure(ctx: Context, ids: Sequence[int], n_decode: int, repeat: int = 3) -> list[ProfiledRun]:
-    """Measure a prompt and n_decode tokens after it, warm; of each return the fastest of several
-    runs.
+    """Measure a prompt and `n_decode` tokens after a warm-up, and return the fastest runs.
+
+    repeat  number of runs per measurement
 
     Raises BackendError if no device of the context measures times.
     """
@@ -126,7 +128,10 @@ def _runs(timer: _Timer, ids: Sequence[int], n_decode: int, repeat: int) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class _Timer:
-    """results   graphs that the context has run, the latest last"""
+    """Timer of single decodes.
+
+    results  graphs that the context has run, in order
+    """
 
     ctx: Context
     results: list[GraphResult]
@@ -162,7 +167,7 @@ class _Timer:
         }
 
     def _over_ranks(self, what: str, ids: Sequence[int], plans: Sequence[Plan]) -> ProfiledRun:
-        """Time all ranks at once; times are by rank 0's clock."""
+        """Measure all ranks in one decode; times are by rank 0's clock."""
         devices = [d for d in self.ctx.devices if isinstance(d, Profiles)]
         with ExitStack() as stack:
             theirs = stack.enter_context(record_times(plans))
@@ -181,7 +186,10 @@ class _Timer:
 def _steps(
     device: str, times: Sequence[KernelTime], layers: Mapping[int, str], splits: Sequence[SplitTime]
 ) -> Iterator[ProfiledStep]:
-    """Yield steps; a device with another clock ended each split when the host noticed."""
+    """Yield the steps of a device, with times of the host's clock.
+
+    If the device has another clock, the last kernel of a split ends when the host sees its end.
+    """
     number = {id(t): i for i, s in enumerate(splits) for t in s.split.nodes}
     last = {number.get(id(t.node), -1): t.end for t in times}  # end of each split's last kernel
     shift = {i: splits[i].end - end for i, end in last.items() if i >= 0}
@@ -209,7 +217,7 @@ def _first_source(t: Tensor) -> Tensor:
 
 @dataclass(slots=True)
 class ProfileLine:
-    """Steps of one kind."""
+    """Totals of all steps with the same op, layer, node or kernel."""
 
     what: str
     example: Tensor
@@ -220,7 +228,7 @@ class ProfileLine:
 
 
 def lines(run: ProfiledRun, by: str) -> list[ProfileLine]:
-    """Group the steps of a run, the slowest first."""
+    """Return the totals of a run's steps by a key of BY, the slowest first."""
     found: dict[str, ProfileLine] = {}
     for step in run.steps:
         key = BY[by](step)
@@ -236,8 +244,10 @@ def lines(run: ProfiledRun, by: str) -> list[ProfileLine]:
 def tables(
     run: ProfiledRun, kinds: Sequence[str], top: int, limits: Mapping[str, Roofline] | None = None
 ) -> Iterator[str]:
-    """Yield a run as text: a summary line, then a table per kind. limits: limits of devices by
-    name, for a column with the reached fraction."""
+    """Yield a run as text: a summary line, then a table per kind.
+
+    limits  rooflines by device name, for a column with the reached fraction
+    """
     n_ranks = max(len(run.ranks), 1)
     share = run.seconds / n_ranks / run.wall if run.wall else 0.0
     of_each = f" of {n_ranks} ranks" if run.ranks else ""
@@ -279,7 +289,7 @@ def tables(
 
 
 def limits(model: Model) -> dict[str, Roofline]:
-    """Return the limits of each device of a model that measures times."""
+    """Return the roofline of each device that can measure times."""
     from llama_py_tools.bench import roofline
 
     able = [d for d in model.devices if isinstance(d, Profiles)]
@@ -287,7 +297,7 @@ def limits(model: Model) -> dict[str, Roofline]:
 
 
 def _min_seconds(run: ProfiledRun, by: str, limits: Mapping[str, Roofline]) -> dict[str, float]:
-    """Return the minimum seconds of nodes on their devices, by line."""
+    """Return the minimum seconds that the rooflines allow, per line of the table."""
     found: dict[str, float] = {}
     for s in run.steps if limits else ():
         key, node = BY[by](s), s.time.node
@@ -307,7 +317,7 @@ def _row(line: ProfileLine, width: int, run: ProfiledRun) -> str:
 
 
 def as_data(runs: Sequence[ProfiledRun]) -> list[dict[str, Any]]:
-    """Return the runs as JSON data."""
+    """Return the runs as data for JSON."""
     return [
         {
             "run": run.what,

@@ -1,4 +1,4 @@
-"""Tokenizer of the file: a real vocabulary, or an imitation."""
+"""Tokenizer of a benchmark model: copied from a GGUF file, or synthetic."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Vocabulary:
         return {**self.other, TOKENS: self.tokens, TYPES: self.types}
 
     def filled(self, n_vocab: int) -> Vocabulary:
-        """Return the vocabulary with unused tokens after the real tokens."""
+        """Return the vocabulary with unused tokens at its end, up to `n_vocab`."""
         missing = range(len(self.tokens), n_vocab)
         padding = [f"[PAD{i}]" for i in missing]
         unused = [int(TokenType.UNUSED)] * len(missing)
@@ -36,27 +36,27 @@ class Vocabulary:
 
 
 def copied(path: Path, n_vocab: int) -> Vocabulary:
-    """Return every tokenizer key of the GGUF file at `path`, padded to n_vocab tokens."""
+    """Return the tokenizer of the GGUF file at `path`, padded to `n_vocab` tokens."""
     with GGUFFile.open(path) as file:
         found = {k: v for k, v in file.metadata.items() if k.startswith("tokenizer.")}
     tokens, types = found.pop(TOKENS, None), found.pop(TYPES, None)
     if not isinstance(tokens, list) or not isinstance(types, np.ndarray):
-        raise ValueError(f"{path}: has no vocabulary; give another --vocab")
+        raise ValueError(f"{path}: has no vocabulary; use another --vocab")
     if not 0 < len(tokens) == len(types) <= n_vocab:
         raise ValueError(
-            f"{path}: has {len(tokens)} tokens and {len(types)} token types, must be as many "
-            f"of both, 1 to {n_vocab}; give another --vocab or --n-vocab"
+            f"{path}: has {len(tokens)} tokens and {len(types)} token types; the numbers must "
+            f"be equal, and from 1 to {n_vocab}; use another --vocab or --n-vocab"
         )
     other = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in found.items()}
     return Vocabulary(tokens, types.tolist(), other).filled(n_vocab)
 
 
 def synthetic(n_vocab: int) -> Vocabulary:
-    """Return 256 bytes, pairs of lower-case letters, an end token, then unused tokens."""
+    """Return a vocabulary of bytes, pairs of lower-case letters, an end token and unused tokens."""
     pairs = [a + b for a in ascii_lowercase for b in ascii_lowercase]
     tokens = [*sorted(ByteLevel.alphabet()), *pairs, "<|endoftext|>"]
     if n_vocab < len(tokens):
-        raise ValueError(f"{n_vocab} tokens are too few, at least {len(tokens)}; see --n-vocab")
+        raise ValueError(f"{n_vocab} tokens are too few; set --n-vocab to at least {len(tokens)}")
     end = len(tokens) - 1
     other: dict[str, Value] = {
         "tokenizer.ggml.model": "gpt2",

@@ -1,4 +1,7 @@
-"""Two namespaces with a link, and commands run in them. Needs root, `ip` and `tc` (iproute2)."""
+"""Two network namespaces with a delayed link, to run commands in.
+
+Needs root, and `ip` and `tc` of iproute2.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,11 @@ ROOT = Path(__file__).parents[3]
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """latency  seconds, one way;  rate  bits/s in each direction"""
+    """Latency and bandwidth of a link.
+
+    latency  seconds, one way
+    rate     bits/s in each direction
+    """
 
     latency: float
     rate: float
@@ -32,7 +39,12 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Spaces:
-    """names  of the two namespaces;  how  method of the delay;  process  of the delay, if any"""
+    """Two network namespaces with a link.
+
+    names    names of both namespaces
+    how      description of the method that delays packets
+    process  process that delays packets, if any
+    """
 
     names: tuple[str, str]
     how: str
@@ -44,7 +56,7 @@ class Spaces:
 
     @property
     def busy_seconds(self) -> float:
-        """CPU time that delaying has taken."""
+        """CPU time of the process that delays packets."""
         if self.process is None:
             return 0.0
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -57,9 +69,9 @@ def ip(*words: str) -> None:
 
 @contextmanager
 def linked(speed: Speed) -> Iterator[Spaces]:
-    """Create namespaces with that link, by netem if the kernel has it, otherwise by a process."""
+    """Create namespaces with that link, delayed by netem if available, otherwise by a process."""
     if shutil.which("ip") is None or os.geteuid():
-        raise OSError("namespaces need root, and ip of iproute2")
+        raise OSError("network namespaces need root and ip (iproute2)")
     a, b = names = f"llama-a{os.getpid()}", f"llama-b{os.getpid()}"
     process = None
     try:
@@ -85,7 +97,7 @@ def linked(speed: Speed) -> Iterator[Spaces]:
 
 
 def _netem(names: Sequence[str], speed: Speed) -> bool:
-    """Create a pair of veth devices with netem; False, without devices, if netem is missing."""
+    """Connect the namespaces with veth devices and netem; return False if netem is missing."""
     a, b = names
     ip("-n", a, "link", "add", DEVICE, "type", "veth", "peer", "name", DEVICE, "netns", b)
     rate, delay = f"{speed.rate / 1e6:g}mbit", f"{speed.latency * 1e6:g}us"
@@ -108,5 +120,5 @@ def _delayed(names: Sequence[str], speed: Speed) -> subprocess.Popen[str]:
     )
     assert process.stdout is not None
     if process.stdout.readline() != "ready\n":
-        raise OSError("the link has not come up; is /dev/net/tun there?")
+        raise OSError("the link did not start; check that /dev/net/tun exists")
     return process

@@ -1,4 +1,4 @@
-"""Operations of an engine in its worker, and the measurements built from them."""
+"""Benchmark engine: operations on a loaded model, and measurements that use them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any
 
 from dev.compare.speed.test import REPEATED
 
-CHECKED = [1, 5, 3, 2, 8, 4, 7, 6]  # a prompt for checking that the engines agree
+CHECKED = [1, 5, 3, 2, 8, 4, 7, 6]  # prompt of the check that all engines agree
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a context. n_ctx is the size per sequence."""
+    """Sizes of a context; `n_ctx` is the size per sequence."""
 
     n_ctx: int
     n_seqs: int = 1
@@ -28,14 +28,14 @@ class Sizes:
 
 
 class Engine(ABC):
-    """A loaded model, warm. Subclasses: a file each in `peers`.
+    """Loaded model in one engine; each file in `peers` has a subclass.
 
-    Unsupported operations raise ValueError; the engine is then omitted from that test.
+    Unsupported operations raise ValueError; that test then omits the engine.
     """
 
     name: str
     n_vocab: int
-    n_row: int = 0  # numbers in a result; 0: n_vocab
+    n_row: int = 0  # values per result; 0: n_vocab
     sizes: Sizes
     depth: int = 0
 
@@ -56,11 +56,11 @@ class Engine(ABC):
         """Continue a sequence; return the last token's logits."""
 
     def step(self, tokens: Sequence[int]) -> None:
-        """Continue every sequence with a token, in one batch, with all logits."""
-        raise ValueError(f"{self.name} has no batches of several sequences")
+        """Decode one token per sequence in one batch, with the logits of all tokens."""
+        raise ValueError(f"{self.name} does not support batches of several sequences")
 
     def decode_all(self, tokens: Sequence[int]) -> None:
-        """Continue sequence 0, with the logits of all tokens."""
+        """Continue sequence 0, with the logits of all its new tokens."""
         raise ValueError(f"{self.name} has no logits of all tokens")
 
     def keep(self) -> None:
@@ -74,21 +74,21 @@ class Engine(ABC):
 
     def cache_bytes(self) -> int:
         """Return the bytes that the context stores for its tokens."""
-        raise ValueError(f"{self.name} does not tell the size of its caches")
+        raise ValueError(f"{self.name} does not report the size of its caches")
 
     def save(self, seq: int) -> Any:
         """Return the state of a sequence as bytes."""
-        raise ValueError(f"{self.name} does not give away what a sequence holds")
+        raise ValueError(f"{self.name} cannot save the state of a sequence")
 
     def restore(self, seq: int, state: Any, n: int) -> None:
         """Set a sequence to a saved state with n tokens."""
-        raise ValueError(f"{self.name} does not give away what a sequence holds")
+        raise ValueError(f"{self.name} cannot restore the state of a sequence")
 
     def context(self, depth: int, states: str | None = None, **sizes: Any) -> None:
         """Create a context, with `depth` tokens in each sequence.
 
-        states  a folder of saved states: tokens are not processed again for other threads,
-                other weight layouts, or a larger depth
+        states  folder of saved states; runs with other thread counts, weight layouts or larger
+                depths continue from a saved state
         """
         self.depth, self.sizes = depth, Sizes(**sizes)
         self.open(self.sizes)
@@ -128,7 +128,7 @@ class Engine(ABC):
             self.decode(tokens[i : i + self.sizes.n_batch], seq)
 
     def pp(self, n: int) -> float:
-        """Return the seconds of a prompt of n random tokens, in batches."""
+        """Return the seconds to process a prompt of n random tokens in batches."""
         tokens = random_tokens(n, self.n_vocab)
         self.back()
         start = time.perf_counter()
@@ -136,13 +136,13 @@ class Engine(ABC):
         return time.perf_counter() - start
 
     def new(self, n: int) -> float:
-        """Return the seconds of creating a context and of its first prompt of n random tokens."""
+        """Return the seconds to create a context and process a prompt of n random tokens."""
         start = time.perf_counter()
         self.open(self.sizes)
         return time.perf_counter() - start + self.pp(n)
 
     def tg(self, n: int) -> float:
-        """Return the seconds of n random tokens, one by one."""
+        """Return the seconds to decode n random tokens, one per batch."""
         tokens = random_tokens(n, self.n_vocab)
         self.back()
         start = time.perf_counter()
@@ -151,7 +151,7 @@ class Engine(ABC):
         return time.perf_counter() - start
 
     def batch(self, n: int) -> float:
-        """Return the seconds of n tokens per sequence, all sequences at the same time."""
+        """Return the seconds to decode n tokens per sequence, with all sequences in each batch."""
         n_seqs = self.sizes.n_seqs
         tokens = random_tokens(n * n_seqs, self.n_vocab)
         self.back()
@@ -161,7 +161,7 @@ class Engine(ABC):
         return time.perf_counter() - start
 
     def at_once(self, n: int) -> float:
-        """Return the seconds of several decodes of n tokens each."""
+        """Return the seconds of several batches with n tokens of one sequence each."""
         tokens = random_tokens(n * REPEATED, self.n_vocab)
         self.back()
         start = time.perf_counter()
@@ -170,7 +170,7 @@ class Engine(ABC):
         return time.perf_counter() - start
 
     def first_token(self) -> int:
-        """Return the most likely token after a fixed prompt; for embeddings the largest number."""
+        """Return the most likely token after a fixed prompt, or the index of the largest value."""
         self.context(0, n_ctx=256)
         logits = self.decode(CHECKED)
         return max(range(self.n_row or self.n_vocab), key=lambda i: float(logits[i]))

@@ -1,4 +1,4 @@
-"""Tables of records as Markdown."""
+"""Markdown tables of benchmark records."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dev.compare.speed.results import Record, mean_ratio
 
 
 def columns(records: Iterable[Record]) -> list[str]:
-    """Return the peers that ran, ours first."""
+    """Return the names of the engines that ran, llama-py first."""
     names = dict.fromkeys(name for r in records for name in r.runs)
     return [*(n for n in names if n == OURS), *(n for n in names if n != OURS)]
 
 
 class Table:
-    """The lines of one table; they can be printed one by one."""
+    """Markdown table that can be printed line by line."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = names
@@ -45,7 +45,7 @@ class Table:
 
 
 def notes(records: Sequence[Record]) -> list[str]:
-    """Return notes: mean, small batches against one token, memory, missing peers."""
+    """Return notes on the mean ratio, small batches, memory and missing engines."""
     mean = mean_ratio(records)
     found = [] if mean is None else [f"geometric mean of ours / best: {mean:.3f}"]
     found += [
@@ -70,7 +70,7 @@ def notes(records: Sequence[Record]) -> list[str]:
 
 
 def batch_costs(records: Sequence[Record]) -> list[str]:
-    """Return the cost of decoding several tokens, relative to one token."""
+    """Return the cost of decoding several tokens in a batch, relative to one token."""
     small = {r.test: r for r in records if r.test.kind == "at once"}
     lines = []
     for test, r in small.items():
@@ -100,11 +100,11 @@ def kept_beside(records: Sequence[Record]) -> Iterator[str]:
 
 BEGIN, END = "<!-- made by compare_speed.py -->", "<!-- end -->"
 _TITLE = "![Ratio of each test]"
-OVERVIEW = "<!-- overview by compare_speed.py -->"  # a page with this mark has no tables by model
+OVERVIEW = "<!-- overview by compare_speed.py -->"  # a page with this marker has no table per model
 NEW = f"""# Measured speed
 
 Made by `dev/compare/compare_speed.py`: tokens per second, medians of runs that alternate within \
-each test. A ratio above 1: ours is faster, or needs less.
+each test. A ratio above 1 means that llama-py is faster, or needs less memory.
 
 {BEGIN}
 {END}
@@ -117,7 +117,7 @@ def page(records: Sequence[Record], plot: str = "") -> str:
 
 
 def renewed(text: str, records: Sequence[Record], plot: str = "") -> str:
-    """Return the page with its section replaced; the text around the section is unchanged."""
+    """Return the page with a new section; the text around the section is unchanged."""
     mark = OVERVIEW if OVERVIEW in text else BEGIN
     before, begin, rest = text.partition(mark)
     _, end, after = rest.partition(END)
@@ -156,7 +156,7 @@ def _picture(plot: str) -> list[str]:
 
 
 def overview(records: Sequence[Record]) -> list[str]:
-    """Return our speed over the best peer's, one line per model, without rare tests."""
+    """Return ratios of our speed to the best engine's per model; rare tests are omitted."""
     found = {(r.model, r.test, r.threads): r.ratio for r in records if r.test.is_rate and r.ratio}
     models = list(dict.fromkeys(model for model, _, _ in found))
     threads = sorted({n for _, _, n in found}, reverse=True)
@@ -178,7 +178,7 @@ def overview(records: Sequence[Record]) -> list[str]:
 
 
 def rates(records: Sequence[Record]) -> list[str]:
-    """Return our tokens/s and the best peer's with the most threads, one line per model."""
+    """Return tokens/s of llama-py and of the best engine per model, with the most threads."""
     threads = max(r.threads for r in records)
     own = [r for r in records if r.test.is_rate and r.ratio and r.threads == threads]
     models = list(dict.fromkeys(r.model for r in own))

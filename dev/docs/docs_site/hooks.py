@@ -1,8 +1,8 @@
-"""MkDocs hooks. Repository files that a page links to become pages of the site: guides as Markdown,
-code as code blocks. Each family of ops gets a page.
+"""MkDocs hooks that add linked repository files to the site, and a page per family of ops.
 
-Therefore a link to `../llama_py/hparams/hparams.py` works if the page is read in the repository,
-and on the site. A page of a file is at `files/` and its path.
+Guides become Markdown pages, and code becomes pages with a code block. The page of a file has the
+path `files/PATH`. A link to `../llama_py/hparams/hparams.py` thus works in the repository and on
+the site.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[3]
 FILES, FAMILIES = "files/", "api/ops/"
-LINK = re.compile(r"(\])\(([^)\s]+)\)")  # also around a picture
+LINK = re.compile(r"(\])\(([^)\s]+)\)")  # also the link around a picture
 FENCE = re.compile(r"^(```.*?^```|~~~~.*?^~~~~)$", re.M | re.S)
 CELL = re.compile(r"<t[dh]\b.*?</t[dh]>", re.S)
 LANGUAGES = {".py": "python", ".cl": "c", ".toml": "toml", ".yml": "yaml"}
@@ -44,9 +44,9 @@ FAMILY = """# {title}
 
 
 def on_config(config: Any) -> Any:
-    """Set the version and the repository, and expand the page of ops to the pages of all families.
+    """Set version and repository, and replace the page of ops by the pages of all op families.
 
-    Both are from pyproject.toml, so that a release changes one file.
+    Version and repository are from pyproject.toml, so that a release changes one file.
     """
     project = _project()
     config.site_name = f"llama-py {project['version']}"
@@ -59,7 +59,7 @@ def on_config(config: Any) -> Any:
 
 
 def _expand(pages: list[Any], families: list[str]) -> None:
-    """Replace the page of ops in a section, at any depth."""
+    """Replace the page of ops in the navigation, at any depth."""
     for i, page in enumerate(pages):
         if page == FAMILIES:
             pages[i] = {"Ops by family": families}
@@ -78,7 +78,7 @@ def _project() -> dict[str, Any]:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the families of ops, and every file that some page leads to."""
+    """Add a page for each family of ops, and for each file that a page links to."""
     for name in _families():
         text = FAMILY.format(title=name.replace("_", " "), name=name)
         files.append(File.generated(config, f"{FAMILIES}{name}.md", content=text))
@@ -94,7 +94,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Let links lead to the pages of their files."""
+    """Replace each link to a file by a link to the page of the file."""
     uri = page.file.src_uri
     place = uri[len(FILES) :] if uri.startswith(FILES) else f"docs/{uri}"
 
@@ -111,12 +111,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
-    """Unescape bars in cells, because the parser of tables does not unescape them in code."""
+    """Unescape vertical bars in table cells, because the table parser skips code."""
     return CELL.sub(lambda cell: cell[0].replace("\\|", "|"), html)
 
 
 def _families() -> list[str]:
-    """Return the files of ops, without the registry, which declares them."""
+    """Return the names of the op families, which are files in ggml_py/ops."""
     names = (path.stem for path in (ROOT / "ggml_py" / "ops").glob("*.py"))
     return sorted(name for name in names if name not in ("__init__", "registry", "traffic"))
 

@@ -1,4 +1,4 @@
-"""Facts about a model from llama.cpp, which select its runs."""
+"""Properties of a model in llama.cpp, which select its recorded runs."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from llama_py.models import architecture
 def facts_of(
     arch: str, path: Path, made: tiny.Tiny, engine: type[LlamaCpp] = LlamaCpp
 ) -> runs.Facts:
-    """Query llama.cpp, after a first run of a prompt; the use of NextN layers is known
-    without it."""
+    """Return llama.cpp's properties of a model, after a first run of a prompt.
+
+    llama-py's own definition of the model decides whether NextN layers are used.
+    """
     if made.drafts_for is not None:
         return _facts_of_draft(arch, made)
     with engine(path, nodes=True, n_rs_seq=3) as peer:

@@ -1,5 +1,6 @@
-"""Comparison of a tiny model with llama.cpp, and with itself in other batches: the cells of
-docs/judged.md.
+"""Comparison of a tiny model with llama.cpp, and of one batch with other batch sizes.
+
+The results are the cells of docs/judged.md.
 """
 
 from __future__ import annotations
@@ -35,21 +36,21 @@ QUANTIZED = ("Q8_0", "Q4_K_M")
 FORBIDDEN = np.float32(-3e38)
 N_PROMPTS = 5
 MAX_SEEDS = 40
-# NMSE of a stable row: the effects of F16, and of 8-bit activations.
+# Maximum NMSE of a stable row: effects of F16, and of 8-bit activations.
 STABLE, ROUGH = 2e-5, 1e-3
 EXACT: dict[str, Any] = {"type_k": "f32", "type_v": "f32", "flash_attn": "off"}
 
 
 @dataclass
 class Judged:
-    """Results of one tiny model. NMSE are the maxima of all runs; NaN for missing results.
+    """Results of one tiny model; each NMSE is the maximum of all runs, or NaN if missing.
 
     nodes, n_nodes   runs with llama.cpp's node lists, and all runs
     f32, q8, q4      NMSE of logits or embeddings against llama.cpp's, by the file's type
     tokens, n_tokens greedy tokens that equal llama.cpp's, and all greedy tokens
-    fed              NMSE of token by token, of ubatches of 1, 7 and 16, and of several sequences
-                     against one batch
-    kept             NMSE after states were saved and read
+    fed              NMSE of other batches against one batch: token by token, ubatches of 1, 7 and
+                     16 tokens, and several sequences
+    kept             NMSE after a state was saved and loaded
     opencl           NMSE on the first OpenCL device against llama.cpp
     """
 
@@ -70,8 +71,8 @@ def judge(
 ) -> Judged:
     """Run every check; needs llama-cpp-python and an OpenCL device.
 
-    types   tested types of QUANTIZED
-    engine  the engine to compare with
+    types   types to test, a subset of QUANTIZED
+    engine  engine to compare with
     """
     found = Judged()
     with tempfile.TemporaryDirectory() as folder:
@@ -101,7 +102,7 @@ def judge(
 
 
 class Beside:
-    """Runs on both engines, of one file.
+    """Runs of one file on both engines.
 
     worst  largest NMSE of all runs
     """
@@ -146,9 +147,12 @@ def quantized(
     wanted: Iterable[str],
     engine: type[LlamaCpp],
 ) -> float:
-    """Quantize a file. Return the NMSE of a prompt's last row and two more, or of embeddings. It is
-    the median of several prompts, since 8-bit activations may change the selected experts. If a
-    row is too short for a block, llama-quantize's rules choose another type, like our rules."""
+    """Quantize a file, and return its NMSE against llama.cpp.
+
+    The NMSE compares a prompt's last row and two more rows, or embeddings. It is the median of
+    several prompts, because 8-bit activations may change the selected experts. If a row is too
+    short for a block, llama-quantize's rules choose another type, like our rules.
+    """
     quantize(str(path), str(out), Wishes(type=file_type(kind)), "", (), (), False, True, 1)
     names = [name for name in wanted if is_exact(name)]
     found = []
@@ -161,7 +165,7 @@ def quantized(
 
 
 def is_exact(name: str) -> bool:
-    """Return True if a run is compared at a lower precision."""
+    """Return True for runs that are repeated with quantized files and on OpenCL devices."""
     return name.startswith(("exact", "pooled-", "marked"))
 
 
@@ -173,9 +177,11 @@ def steady(
     n: int = 1,
     most: float = STABLE,
 ) -> list[runs.Facts]:
-    """Return facts with stable tokens: rounding does not change their experts or attended tokens
-    in llama.cpp. These are the first n seeds whose rows change by at most `most`, or the seeds
-    with the smallest changes."""
+    """Return facts with the seeds of n prompts that rounding in llama.cpp barely changes.
+
+    With these seeds, rounding selects the same experts and attended tokens. They are the first
+    seeds with row changes up to `most`, or the seeds with the smallest changes.
+    """
     tried: list[tuple[float, int]] = []
     target = target_of(path, made)
     while len(tried) < MAX_SEEDS and sum(found <= most for found, _ in tried) < n:
@@ -186,14 +192,14 @@ def steady(
 
 
 def continues(made: tiny.Tiny, facts: runs.Facts) -> bool:
-    """Return True if the text may be processed in parts."""
+    """Return True if the model can process a text in several batches."""
     if made.drafts_for or made.marks or not facts.memory or facts.start is not None:
         return False
     return made.keys.get("attention.causal", True) is True
 
 
 def fed(path: Path, made: tiny.Tiny) -> float:
-    """Compare a prompt in one batch with its parts, and with a second sequence."""
+    """Compare a prompt in one batch with smaller batches, and with several sequences."""
     model = loaded(path)
     ids = _tokens(made, made.prompt)
     whole = Context(model, n_ctx=256, n_ubatch=256, **EXACT).decode(ids, logits="all")
@@ -221,7 +227,7 @@ def fed(path: Path, made: tiny.Tiny) -> float:
 
 
 def kept(path: Path, made: tiny.Tiny) -> float:
-    """Compare the next token in the context with a context that loaded its state."""
+    """Compare the next token of a context with a second context that loaded its state."""
     model = loaded(path)
     ids = _tokens(made, made.prompt)
     first, second = (Context(model, n_ctx=512, n_ubatch=64, n_seq_max=2, **EXACT) for _ in range(2))
@@ -241,8 +247,10 @@ def _tokens(made: tiny.Tiny, n: int, seed: int = 0) -> list[int]:
 
 
 def nmse(expected: NDArray[Any], found: NDArray[Any]) -> float:
-    """Return the mean squared error over the mean square, without forbidden tokens, whose logits
-    are the smallest floats; infinite for values that are not finite."""
+    """Return the normalized mean squared error, or infinity for values that are not finite.
+
+    It ignores forbidden tokens, which have the smallest floats as logits.
+    """
     if expected.shape != found.shape or not np.isfinite(found).all():
         return math.inf
     allowed = np.minimum(expected, found) > FORBIDDEN
@@ -251,7 +259,7 @@ def nmse(expected: NDArray[Any], found: NDArray[Any]) -> float:
 
 
 def stored(judged: Judged) -> Mapping[str, Any]:
-    """Return the values for JSON, with today's date."""
+    """Return the results as values for JSON, with today's date."""
     values = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in _items(judged)}
     return {**values, "date": date.today().isoformat()}
 

@@ -1,6 +1,6 @@
-"""Logits, settings, and the real llama.cpp's results: tests/data/samplers.json.xz.
+"""Test cases of samplers, with llama.cpp's recorded results (tests/data/samplers.json.xz).
 
-The cases are here, for the recorder (dev/record/record_samplers.py) and for the tests.
+The recorder (dev/record/record_samplers.py) and the tests use the same cases.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dev.record.golden.demo import DEMO as VOCABULARY  # 2048 tokens; the last one ends a text
+from dev.record.golden.demo import DEMO as VOCABULARY  # 2048 tokens; the last token ends a text
 from dev.record.golden.store import DATA
 from llama_py.params import SamplingParams
 
@@ -22,7 +22,7 @@ FILE = DATA.parent / "samplers.json.xz"
 __all__ = ["CASES", "TEXT", "VOCABULARY", "Seen", "draws", "inputs", "load", "params", "save"]
 
 N_DRAWS = 12
-N_SHOWN = 100  # candidates that are stored completely
+N_SHOWN = 100  # most likely candidates, stored with their probabilities
 TIED = ("ties", "impossible", "one", "two", "equal")
 SEED = 42
 # Previous text: "ROMEO:\nI will not, I will not" is repeated, with names in between.
@@ -120,7 +120,7 @@ _UNDEFINED = [
 
 @dataclass(frozen=True)
 class Seen:
-    """Candidates: number of possible tokens, sum of their ids, and the most likely tokens."""
+    """Candidates after sampling: number of tokens, sum of ids, and the most likely tokens."""
 
     n: int
     sum: int
@@ -141,12 +141,12 @@ def params(case: str) -> SamplingParams:
 
 
 def draws(name: str) -> int:
-    """Return the number of draws: llama.cpp's order of equal candidates is arbitrary."""
+    """Return the number of draws: one for ties, because llama.cpp orders them arbitrarily."""
     return 1 if name in TIED else N_DRAWS
 
 
 def inputs() -> dict[str, NDArray[np.float32]]:
-    """Return logits by name, generated again for the recorder."""
+    """Generate the logits of each input, for the recorder."""
     rng = np.random.default_rng(1)
     nothing = -np.inf
     made = {
@@ -167,7 +167,7 @@ def inputs() -> dict[str, NDArray[np.float32]]:
 
 
 def pairs() -> list[tuple[str, str]]:
-    """Return all (case, input) pairs."""
+    """Return all defined (case, input) pairs."""
     plain = [(case, name) for name in inputs() for case in CASES]
     plain = [pair for pair in plain if pair not in _UNDEFINED]
     return plain + [(case, "vocabulary") for case in OF_A_VOCABULARY]

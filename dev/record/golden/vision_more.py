@@ -1,4 +1,4 @@
-"""Comparison of encoders with other weight types, or real sizes, with the real libmtmd."""
+"""Comparison with libmtmd of vision encoders with other weight types or real sizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WIDE = {
     "vision.attention.head_count": 16,
     "vision.block_count": 2,
 }
-# Two layers of real width, by the patches' size.
+# Metadata of encoders with two layers of real width, by patch size.
 LARGE: dict[int, dict[str, Any]] = {
     14: {**WIDE, "vision.image_size": 896},
     16: {**WIDE, "vision.image_size": 768},
@@ -32,7 +32,7 @@ LARGE: dict[int, dict[str, Any]] = {
 
 
 def by_type(name: str, folder: Path) -> Iterator[str]:
-    """Yield lines with the errors of rows, for files with matrices of other types."""
+    """Yield a line of text per weight type, with the error of image tokens."""
     tiny = every()[name]
     text = texts.write(*text_of(tiny), folder)
     for kind in TYPES:
@@ -42,7 +42,7 @@ def by_type(name: str, folder: Path) -> Iterator[str]:
 
 
 def large(name: str, folder: Path, patch: int) -> str:
-    """Return a line with the error of rows, for an encoder of real width."""
+    """Return a line of text with the error of image tokens for an encoder of real width."""
     tiny = every()[name]
     keys = {**tiny.keys, **LARGE[patch], "vision.patch_size": patch}
     if "vision.projector.scale_factor" in keys:

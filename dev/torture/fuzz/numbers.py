@@ -1,4 +1,4 @@
-"""Numbers, texts and bytes that break things."""
+"""Numbers and strings that often cause errors, for fuzzing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def fits(kind: str, n: int) -> bool:
 
 
 def integer(rng: Random, near: int | None = None) -> int:
-    """Return an integer from the list, or derived from `near`."""
+    """Return an integer from INTEGERS, or an integer derived from `near`."""
     if near is not None and rng.random() < 0.5:
         changed = (near + 1, near - 1, near * 2, near // 2, near * 3, near + 2, -near, near * 256)
         return rng.choice([n for n in changed if -(2**63) <= n < 2**64])
@@ -67,14 +67,14 @@ def integer(rng: Random, near: int | None = None) -> int:
 
 
 def integer_kind(rng: Random, n: int) -> str:
-    """Return a type that fits n, usually the type in files."""
+    """Return an integer type that can store n, usually u32 as in most files."""
     if fits("u32", n) and rng.random() < 0.6:
         return "u32"
     return rng.choice([kind for kind in INT_KINDS if fits(kind, n)])
 
 
 def floating(rng: Random, near: float | None = None) -> tuple[str, float]:
-    """Return a type and a float."""
+    """Return a float type, and a float from FLOATS or derived from `near`."""
     value = rng.choice(FLOATS)
     if near is not None and math.isfinite(near) and rng.random() < 0.3:
         value = near * rng.choice((-1, 0.5, 2, 1e3, 1e-3, 1e12, 1e-12))
@@ -96,7 +96,7 @@ def scalar(rng: Random, near: Any = None) -> tuple[str, Any]:
 
 
 def kind_of(value: Any) -> str:
-    """Return the type of a tiny model's value in its file."""
+    """Return the type that a tiny model's file uses for a metadata value."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int):
@@ -105,6 +105,6 @@ def kind_of(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """Return a short text of one line."""
+    """Return the value as a line of at most 60 characters."""
     text = ascii(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

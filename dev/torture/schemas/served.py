@@ -1,4 +1,4 @@
-"""Answers of a server to schemas, several at a time."""
+"""Parallel responses of a server, constrained to JSON schemas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dev.torture.schemas.run import Told, judged, nth
 WAYS = {"plain": 1.0, "greedy": 0.0, "hot": 5.0}  # temperatures
 PROMPT = "Who is there?"
 N_CTX = 2048  # tokens per sequence
-TIMEOUT = 600.0  # seconds, for one answer of many
+TIMEOUT = 600.0  # seconds per response, with all requests in parallel
 
 
 def served(

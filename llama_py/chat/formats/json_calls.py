@@ -37,13 +37,13 @@ COMMA = seq(SPACE, ",", SPACE)
 
 @dataclass(frozen=True)
 class CallKeys:
-    """Keys of a call that is a JSON object.
+    """Keys of a tool call that is a JSON object.
 
     name, arguments  keys of name and arguments; `function.name`: key of a nested object
-    id, made_id  keys of a call's id, if it has one: the API's, or the model's
+    id, made_id  keys of the API's and of the model's call id; empty if the format has no id
     order        order of the keys
-    array        calls are in brackets
-    by_name      `{"the tool's name": its arguments}`
+    array        True if calls are in a JSON array
+    by_name      True for objects `{"name of the tool": arguments}`
     """
 
     name: str = "name"
@@ -58,7 +58,10 @@ class CallKeys:
 def json_calls(
     marks: tuple[str, str], keys: CallKeys, asked: AnswerRequest, wrapper: bool = False
 ) -> Expression:
-    """Return calls between two marks, with `wrapper` optionally in `{"type": "function", ...}`."""
+    """Return the expression of tool calls between two delimiters.
+
+    wrapper  True if a call may begin with `"type": "function"`
+    """
     one = choice(
         *(
             tool_rule(name, json_call(name, tool, keys, wrapper))
@@ -72,7 +75,7 @@ def json_calls(
 
 
 def json_call(name: str, tool: Tool, keys: CallKeys, wrapper: bool = False) -> Expression:
-    """Return one call as a JSON object."""
+    """Return the expression of one call as a JSON object."""
     how = _by_name if keys.by_name else _nested if "." in keys.name else _flat
     return call(how(name, tool, keys, wrapper))
 

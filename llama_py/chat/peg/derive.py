@@ -1,6 +1,6 @@
-"""Rest of an expression after a text, for grammars.
+"""Rest of an expression after it has matched a text, for grammars.
 
-Expressions are in sequences here: tags and names are irrelevant.
+This module flattens expressions to sequences, because tags and names do not affect matching.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ MAX_DEPTH = 200  # maximum nesting of repetitions with empty items
 
 
 def flat(*nodes: Expression) -> Items:
-    """Flatten expressions to a sequence. A rule remains whole unless it ends with any text, which
-    ends at the start of the next item."""
+    """Flatten expressions to a sequence of items.
+
+    A named rule remains one item, unless it ends with any text: the next item ends that text.
+    """
     found: list[Expression] = []
     for node in nodes:
         if isinstance(node, SequenceExpression):
@@ -79,12 +81,12 @@ def _may_be_empty(node: Expression) -> bool:
 
 
 def possible_rests(text: str, items: Items) -> list[Items]:
-    """Return the possible rests of a sequence after a text that it begins with."""
+    """Return the possible rests of a sequence after it has matched a text."""
     return [left for left, _ in _derive_rests(text, items, 0)]
 
 
 def likeliest(text: str, items: Items) -> list[Items]:
-    """Return the rests with the longest literal match, so the least matched as any text."""
+    """Return the rests with the fewest characters matched as any text."""
     found = _derive_rests(text, items, 0)
     least = min((wild for _, wild in found), default=0)
     return [left for left, wild in found if wild == least]
@@ -129,11 +131,11 @@ def _ways(node: Expression) -> list[Items]:
         return [flat(node.item)]
     if isinstance(node, (SequenceExpression, Tag, Atomic, WithGrammar, Later)):
         return [flat(node)]
-    return []  # such as JSON, which has no start mark
+    return []  # such as JSON, which has no start delimiter
 
 
 def _behind_any(text: str, node: TextUntil, rest: Items, depth: int) -> Left:
-    """Return rests after text before a tag, which may be in it, start at its end, or follow."""
+    """Return rests after any text; its end tag may be complete, partial or still missing."""
     places = [at for tag in node.tags if (at := text.find(tag)) >= 0]
     cut = min(places, default=len(text) - begins(text, node.tags))
     more = _derive_rests(text[cut:], rest, depth + 1) if cut < len(text) else []

@@ -17,7 +17,7 @@ OLD_NAMES = {"hook_point": "hook_name", "activation_fn_str": "activation_fn"}
 
 @dataclass(frozen=True, kw_only=True)
 class SAEConfig:
-    """Fields that define the computation, with SAELens's names.
+    """Fields of SAELens's configuration that define the computation.
 
     architecture   standard, topk, jumprelu or gated (llama_py.steering.sae.activations)
     k              number of nonzero features per row (topk)
@@ -25,7 +25,7 @@ class SAEConfig:
     normalize_activations  normalization of rows: "none", "layer_norm", or
                            "constant_norm_rescale" to the length sqrt(d_in)
     rescale_acts_by_decoder_norm   scale features as if the decoder's rows had length 1 (topk)
-    hook_name      source of the rows
+    hook_name      name of the hook that provides the rows
     """
 
     d_in: int
@@ -48,8 +48,9 @@ class SAEConfig:
 
 
 def parse_config(found: Mapping[str, Any], d_in: int, d_sae: int) -> SAEConfig:
-    """Return the configuration of a SAELens cfg.json, old or since version 6; sizes are the
-    weights'.
+    """Return the configuration of a SAELens cfg.json, before or since version 6.
+
+    d_in, d_sae  sizes of the weights
 
     Raises ModelError for unsupported configurations.
     """

@@ -1,8 +1,9 @@
-"""Comparison of two runs: nodes that differ, and nodes that are wrong on their own.
+"""Comparison of two runs: nodes with different values, and nodes that cause an error.
 
-A node's `error` is the distance of its value from the other run's value, including errors of its
-sources: it grows from node to node. `made` is the error that the node adds. It is known if this
-node was computed from the other run's values. A node is wrong if rounding cannot explain `made`.
+A node's `error` is the distance between its values in both runs. It includes the errors of its
+sources, so it grows from node to node. `made` is the error that the node itself adds. It is
+available only if the node was computed from the other run's values. A node is wrong if rounding
+cannot explain `made`.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from llama_py_tools.graph.diff.steps import Mask
 from llama_py_tools.graph.layers import groups
 
 BEFORE, AFTER = "before layers", "after layers"
-ALONG = 1e-3  # bound of errors that sources may cause
+ALONG = 1e-3  # bound of errors that include the errors of sources
 
 
 @dataclass(slots=True)
 class SharedNode:
-    """Node that both runs have.
+    """Node that both runs computed.
 
-    layer   its position: a layer, BEFORE or AFTER
-    bound   bound of `made` if known, otherwise of `error`
-    error   error of its value in independent runs
-    made    error if its sources are the other run's; None: unknown
+    layer   title of its layer, BEFORE or AFTER
+    bound   bound of `made`, or of `error` if `made` is None
+    error   error of its value if both runs are independent
+    made    error if computed from the other run's sources; None: unknown
     ours, theirs  statistics of the values with the larger error, if it exceeds the bound
-    step    indices of all nodes of its step
-    rows    whether each row counts, not only the error of all values
+    step    indices of all nodes of its fused step
+    rows    True to check the error of each row, not only the error of all values
     """
 
     key: Key
@@ -64,11 +65,11 @@ class SharedNode:
 class RunComparison:
     """Common and different parts of two runs.
 
-    nodes     in order
-    inputs    errors of the inputs of each graph, by graph and name, if nonzero
-    n_apart   nodes of ours without a partner of the same name and shape
-    known     True if errors of single nodes are known
-    other_weights  weights may differ, and nodes that read them
+    nodes     nodes of both runs, in execution order
+    inputs    nonzero errors of graph inputs, by graph and name
+    n_apart   number of our nodes without a node of the same name and shape in the other run
+    known     True if `made` is available
+    other_weights  True if weights, and the nodes that read them, may differ
     """
 
     ours: RecordedRun
@@ -90,8 +91,7 @@ class RunComparison:
         return [n for n in self.far_nodes if not (self.other_weights and self.list_weights(n))]
 
     def list_weights(self, node: SharedNode) -> list[tuple[str, str, str]]:
-        """Return names of the weights that a node, or a node of its step, reads, and their types in
-        both runs."""
+        """Return name and both types of each weight that a node, or its fused step, reads."""
         dec, (ours, theirs) = node.key[0], self._records
         return [
             (a["name"], a["type"], b["type"])
@@ -110,7 +110,7 @@ class RunComparison:
         return not any(n.error.nmse for n in self.nodes)
 
     def layers(self) -> dict[str, list[SharedNode]]:
-        """Return nodes by their layer, in order."""
+        """Return the nodes of each layer, in execution order."""
         found: dict[str, list[SharedNode]] = {}
         for n in self.nodes:
             found.setdefault(n.layer, []).append(n)
@@ -120,10 +120,10 @@ class RunComparison:
 def compare_runs(
     ours: RecordedRun, theirs: RecordedRun, bound: float | None, along: bool = False
 ) -> RunComparison:
-    """Compare equal graphs node by node.
+    """Compare two runs of equal graphs node by node.
 
-    bound   replaces the bound that rounding explains
-    along   True if errors of sources will not be subtracted
+    bound   error bound; None: the largest error that rounding explains
+    along   True if the errors of nodes include the errors of their sources
     """
     found, records, layers = RunComparison(ours, theirs), ours.by_key(), find_layers(ours.records)
     for key in sorted(ours.values.keys() & theirs.values.keys()):
@@ -150,7 +150,7 @@ def compare_runs(
 
 
 def fill_unwritten(run: RecordedRun, key: Key, ours: Values, theirs: Values) -> Values:
-    """Return our value of a node, with their elements if a step need not write ours."""
+    """Return our value of a node, with the other run's elements that our step did not write."""
     part = run.parts.get(key)
     return ours if part is None else np.where(part, ours, theirs)
 
@@ -164,8 +164,10 @@ def compare(node: SharedNode, ours: Values, theirs: Values) -> Error:
 
 
 def by_name(ours: RecordedRun, theirs: RecordedRun, bound: float | None) -> RunComparison:
-    """Compare nodes by name in graphs that may differ; parts of a prompt that were computed
-    separately are joined."""
+    """Compare nodes by name, in graphs that may differ.
+
+    Parts of a prompt that were computed separately are joined.
+    """
     found, records, layers = RunComparison(ours, theirs), ours.by_key(), find_layers(ours.records)
     others = dict(_nodes_by_name(theirs))
     for at, keys in _nodes_by_name(ours):
@@ -187,11 +189,11 @@ def by_name(ours: RecordedRun, theirs: RecordedRun, bound: float | None) -> RunC
     return found
 
 
-Name = tuple[int, str, int]  # decode, name, which of several
+Name = tuple[int, str, int]  # decode, name, index among nodes of that name
 
 
 def _nodes_by_name(run: RecordedRun) -> Iterator[tuple[Name, list[Key]]]:
-    """Yield nodes with values, of each graph of a decode."""
+    """Yield the keys of nodes with recorded values, by decode and name."""
     found: dict[Name, list[Key]] = {}
     count: dict[tuple[int, str], int] = {}
     for r in run.records:
@@ -205,9 +207,9 @@ def _nodes_by_name(run: RecordedRun) -> Iterator[tuple[Name, list[Key]]]:
 def _join(
     a: Sequence[Values], b: Sequence[Values], there: Sequence[Mask]
 ) -> tuple[Values, Values] | None:
-    """Join values along the single dimension in which they differ; None if they do not fit.
+    """Join values along the single dimension that differs; return None if shapes do not match.
 
-    there   mask of elements that a has; b provides all other elements
+    there   mask of elements that `a` has; `b` provides all other elements
     """
     if len(a) == len(b) == 1 and a[0].shape == b[0].shape:
         return np.where(there[0], a[0], b[0]), b[0]

@@ -1,7 +1,7 @@
 """Web page of a graph: one HTML file with its data, script and style.
 
-The page loads no external resources, and a content security policy enforces that. Data from a model
-file is one JSON element without any `<`, and is displayed only as text.
+The page loads no external resources, and a content security policy enforces that. The data of a
+model file is one JSON element without any `<`, and the page displays it only as text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MODULES = (
 
 
 def page(data: Data) -> Iterator[str]:
-    """Yield the text of the page, in pieces."""
+    """Yield the HTML text of the page in parts."""
     head, _, tail = _read("page.html").partition("<!-- parts -->")
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src '{_hash(script())}'"
     yield head.replace("TITLE", html.escape(data["title"])).replace("POLICY", policy)
@@ -49,7 +49,7 @@ def page(data: Data) -> Iterator[str]:
 
 
 def embed_json(data: Data) -> str:
-    """Return JSON that HTML reads as text for all strings."""
+    """Return JSON without characters that are special in HTML."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # ASCII, so without U+2028
     for c in "<>&":
         text = text.replace(c, f"\\u{ord(c):04x}")
@@ -57,7 +57,7 @@ def embed_json(data: Data) -> str:
 
 
 def script() -> str:
-    """Return the library, and the modules as one function without imports and exports."""
+    """Return the page's script: the library, and all modules as one function."""
     modules = "\n".join(_without_imports(_read(name)) for name in MODULES)
     library = f"/*! dagre\n\n{_read(LICENCE)}*/\n{_read(LIBRARY)}"
     return f'{library}(() => {{\n"use strict";\n{modules}}})();\n'

@@ -1,6 +1,6 @@
-"""Small graphs whose nodes a backend may run as one kernel; the last value is compared.
+"""Small graphs that a backend may run as one fused kernel; tests compare the last value.
 
-The names are not ops; they describe the fused nodes.
+Case names are not ops; they list the fused nodes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def rms_norm_mul_rope(new: Leaves, ne: Shape, mode: int) -> Tensor:
 def rms_norm_mul_rope_set_rows(
     new: Leaves, ne: Shape, mode: int, multi_add: bool, broadcast: bool, set_rows: GGMLType | None
 ) -> Tensor:
-    """Build norm and rotation, optionally with a sum before and the cache after them."""
+    """Build a norm and RoPE, optionally after a sum and before a write to the cache."""
     x = new(ne)
     if multi_add:
         x = ops.add(ops.add(x, new(ne)), new(ne))
@@ -86,7 +86,7 @@ def _set_rows(new: Leaves, k: Tensor, type: GGMLType, index: GGMLType) -> Tensor
 def rope_set_rows(
     new: Leaves, type: GGMLType, ne: Shape, mode: int, index: GGMLType = I64
 ) -> Tensor:
-    """Build a rotated key that is stored in the cache."""
+    """Build a key that RoPE rotates, and that is stored in the cache."""
     return _set_rows(new, _rope(new, new(ne), mode), type, index)
 
 
@@ -139,7 +139,7 @@ def gated_delta_net_in_cache(new: Leaves, n_tokens: int, n_seqs: int, K: int) ->
 @case("SSM_SCAN_CACHE", fused=True, max_nmse=2e-7, head_dim=[1, 8], n_tokens=[1, 5], n_seqs=[1, 2],
       K=[1, 3])
 def ssm_scan_cache(new: Leaves, head_dim: int, n_tokens: int, n_seqs: int, K: int) -> Tensor:
-    """Build a scan that copies its last K states into the cache of its initial states."""
+    """Build an SSM scan that copies its last K states into the cache of its initial states."""
     n, n_head, n_group, n_cells = 16, 20, 2 if head_dim > 1 else 1, n_seqs + 1
     size, n_kept = n * head_dim * n_head, min(K, n_tokens)
     cache = new((size, n_cells * K))

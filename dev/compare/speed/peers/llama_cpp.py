@@ -1,4 +1,4 @@
-"""llama.cpp through llama-cpp-python's low-level binding."""
+"""Engine llama.cpp, through llama-cpp-python's low-level binding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OPTION = (
     {
         "metavar": "PYTHON",
         "default": sys.executable,
-        "help": "has llama-cpp-python: llama.cpp, with repacked weights and without",
+        "help": "Python with llama-cpp-python: time llama.cpp with and without repacking",
     },
 )
 
@@ -25,12 +25,12 @@ def started(python: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield "llama.cpp plain", python, {"repack": False}
 
 
-MEAN = 1  # of llama_pooling_type
+MEAN = 1  # LLAMA_POOLING_TYPE_MEAN
 
 
 class Loaded(CEngine):
     name = "llama.cpp"
-    log: Any  # must be alive as long as the library
+    log: Any  # reference to the callback that the library calls
 
     def __init__(self, model: str, threads: int, repack: bool, embeds: bool = False) -> None:
         import llama_cpp
@@ -87,4 +87,4 @@ class Loaded(CEngine):
 
     def set_state(self, seq: int, state: Any) -> None:
         if not self.lib.llama_state_seq_set_data(self.ctx, state, len(state), seq):
-            raise RuntimeError("llama.cpp does not take its state back")
+            raise RuntimeError("llama.cpp cannot restore its saved state")

@@ -1,4 +1,4 @@
-"""Saved states and saved sequences (prompt caches), with checksums that are right all the same."""
+"""Fuzzing of saved states and prompt caches with damaged data and, mostly, valid checksums."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HEAD = 12  # magic, version, checksum
 
 
 def sealed(data: bytes) -> bytes:
-    """Return the data with its correct checksum."""
+    """Return the data with the checksum corrected."""
     return data[: HEAD - 4] + struct.pack("<I", zlib.crc32(data[HEAD:])) + data[HEAD:]
 
 
