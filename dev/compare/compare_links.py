@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Run a model on two machines over links of several speeds, and compare with predicted speeds.
+"""Measure a model on two machines over links of several speeds, and compare with predictions.
 
     python -m dev.compare.compare_links -m model.gguf [--latency 0.1,1,5] [--rate 0.1,1,10]
         [--peer-bench llama-bench --rpc-server ggml-rpc-server] [-p 64] [-n 16] [-r 2] [-t 1]
-    python -m dev.compare.compare_links -m model.gguf --overhead      # of ranks, without a link
+    python -m dev.compare.compare_links -m model.gguf --overhead      # cost of ranks, no link
 
-Variants: stages of layers (pp=2), shared layers (tp=2), llama.cpp's RPC backend with the same
-split, and the prediction of `llama-py-bench --predict`. The machines are network namespaces of this
-machine. Links use netem, or a program if the kernel lacks it (links/delayed.py). Latency is one
-way, in ms; the rate is in Gbit/s. Each machine has -t threads, so the host needs 2 * t cores, and
-another core for a link that is a program. `check` compares the text over the slowest link with the
+Variants: pipeline parallelism (pp=2), tensor parallelism (tp=2), llama.cpp's RPC backend with the
+same split, and the prediction of `llama-py-bench --predict`. The machines are network namespaces of
+this host. Links use netem, or a program if the kernel lacks netem (links/delayed.py). Latency is
+one way, in ms; the rate is in Gbit/s. Each machine has -t threads, so the host needs 2 * t cores. A
+link that is a program needs another core. `check` compares the text over the slowest link with the
 text of one process. Needs root, iproute2 and `pip install '.[mpi]'`.
 """
 
@@ -44,7 +44,7 @@ PROGRAM = "import sys; from llama_py_tools.start import {0}; sys.exit({0}())"
 RPC_PORT = 50052
 TIMEOUT = 600
 REMOTE_SHELL = """#!/bin/sh
-# what mpiexec starts in the place of ssh: [options] HOST COMMAND
+# mpiexec starts this script in place of ssh: [options] HOST COMMAND
 while [ "${{1#-}}" != "$1" ]; do shift; done
 host=$1; shift
 case $host in {address}) space={first};; *) space={second};; esac
@@ -138,8 +138,10 @@ def ours(spaces: Spaces, folder: Path, args: argparse.Namespace) -> dict[str, fl
 
 
 def theirs(spaces: Spaces, folder: Path, args: argparse.Namespace) -> dict[str, float]:
-    """Run llama-bench with half of the layers, and the output, on an RPC server. The server
-    caches weights that were sent once."""
+    """Run llama-bench with half of the layers, and the output, on an RPC server.
+
+    The server caches weights after their first transfer.
+    """
     words = [args.rpc_server, "-H", ADDRESSES[1], "-p", str(RPC_PORT), "-c", "-t"]
     words.append(str(args.threads))
     env = {**environment(), "LLAMA_CACHE": str(folder / "rpc")}
@@ -170,7 +172,7 @@ def layers(path: str) -> int:
 
 
 def probed(spaces: Spaces) -> tuple[float, float]:
-    """Return the round-trip seconds and the bits/s of TCP."""
+    """Measure TCP over the link; return the round-trip time in seconds, and bits/s."""
     probe = [sys.executable, "-m", "dev.compare.links.probe"]
     serving = subprocess.Popen(
         spaces.command(1, *probe, "serve", ADDRESSES[1]),
@@ -191,26 +193,26 @@ def probed(spaces: Spaces) -> tuple[float, float]:
 
 
 def measured(spaces: Spaces, folder: Path, few: int, many: int) -> Link:
-    """Return a link as measured by ranks, with messages of `few` and `many` bytes."""
+    """Measure a link between two ranks, with messages of `few` and `many` bytes."""
     told = on_ranks(spaces, folder, "-m", "dev.compare.links.exchange", "1", str(few), str(many))
     return link_of(told, few, many)
 
 
 def link_of(told: str, few: int, many: int) -> Link:
-    """Return the link from seconds one way, and both ways at once, of 1, few, many bytes."""
+    """Compute a link from the seconds of 1, `few` and `many` bytes, one way and both ways."""
     from llama_py_tools.bench.predict.cost import Link
 
     (empty, _), (_, short), (one_way, both) = (
         map(float, line.split()) for line in told.splitlines()
     )
     rate, ends = many / (one_way - empty), (many - few) / (both - short)
-    # the rate of both directions at once is possible in one direction, even after a pause of TCP
+    # one direction can reach the rate of both directions, even if a pause of TCP hides this
     meeting = short - empty - few / ends
     return Link(empty, max(rate, ends), message=0.0, ends=ends, meeting=meeting)
 
 
 class Predicted:
-    """Predictions of the cost model, from runs of the model in one process."""
+    """Predictions of the cost model, based on runs in one process."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         from llama_py.fit.planning import PlannedModel, open_header, stand_ins
@@ -234,8 +236,10 @@ class Predicted:
         self._measure_beside(args)
 
     def _measure_beside(self, args: argparse.Namespace) -> None:
-        """Measure the cost of a sum without a link: the time of two ranks, minus each rank's time.
-        The latter includes another computing process, as memory may be too slow for both."""
+        """Measure the cost of an all-reduce without a link: two ranks' time minus each rank's time.
+
+        Each rank's time is measured while another process computes, since both share the memory.
+        """
         bench = [sys.executable, "-c", PROGRAM.format("bench"), *bench_words(args)]
         ranks = [mpiexec(), "-n", "2", *bench, "-sm", "layer,graph", "-dev", "mpi0/mpi1"]
         tokens = {"pp": args.n_prompt, "tg": 1}
@@ -243,7 +247,7 @@ class Predicted:
             name: tokens[name.split()[1]] / rate for name, rate in rates(output(ranks)).items()
         }
         alone = self.alone
-        self.handing = {  # commands and wake-ups, in addition to the layers
+        self.handing = {  # seconds of commands and wake-ups, in addition to the layers
             test: max(self.together[f"layer {test}"] - n / alone[test], 0.0)
             for test, n in tokens.items()
         }
@@ -255,12 +259,14 @@ class Predicted:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Bytes of a part of a sum: of a token, and of a prompt."""
+        """Bytes of one part of an all-reduce, for a token and for a prompt."""
         return self.one.row_bytes, self.many.row_bytes
 
     def of(self, link: Link) -> dict[str, float]:
-        """Return tokens/s of a link. While one rank waits, the other has the whole memory
-        bandwidth, so they alternate. A link never makes them faster than no link."""
+        """Predict tokens/s over a link, at maximum the measured speed without a link.
+
+        Ranks that alternate would otherwise seem faster: each has the whole memory bandwidth.
+        """
         from llama_py_tools.bench.predict.cost import prompt, token
 
         found = {}
@@ -308,15 +314,15 @@ def compare(args: argparse.Namespace, folder: Path) -> Iterator[str]:
                 )
                 yield f"| {speed.name} | {real} | {alone} | {' | '.join(shown)} |"
     yield (
-        "pp and tg in tokens a second; sums as they take two ranks without a link. In brackets:"
-        " predicted, by messages between two ranks as measured, one way and each way at once, of"
+        "pp and tg in tokens/s; sums: all-reduce of two ranks without a link. In brackets:"
+        " prediction from measured messages between two ranks, one way and both ways at once, of"
         f" {predicted.many.row_bytes >> 10} KiB. Links by {spaces.how}."
     )
 
 
 @contextmanager
 def warmed(args: argparse.Namespace, folder: Path) -> Iterator[None]:
-    """Send the weights to the RPC server's cache, over a link without delay."""
+    """Fill the RPC server's weight cache over a link without delay."""
     if args.peer_bench:
         with linked(Speed(0.0, 1e11)) as spaces:
             theirs(spaces, folder, argparse.Namespace(**{**vars(args), "n_gen": 1, "n_prompt": 1}))
@@ -330,12 +336,12 @@ def speeds(args: argparse.Namespace) -> Iterator[Speed]:
 
 
 def check(args: argparse.Namespace, folder: Path) -> int:
-    """Check that texts over a slow link equal one process's texts."""
+    """Check that generated text over a slow link equals the text of one process."""
     words = ["-m", args.model, "-p", "The sea is", "-n", "12", "--temp", "0", "-no-cnv", "-t", "1"]
     alone = output([sys.executable, "-c", PROGRAM.format("cli"), *words])
     with linked(Speed(max(args.latency) / 1e3, min(args.rate) * 1e9)) as spaces:
         there_and_back, rate = probed(spaces)
-        print(f"{there_and_back * 1e3:.2f} ms there and back, {rate / 1e9:.3f} Gbit/s")
+        print(f"{there_and_back * 1e3:.2f} ms round trip, {rate / 1e9:.3f} Gbit/s")
         for mode in ("layer", "graph"):
             text = on_ranks(spaces, folder, "-c", PROGRAM.format("cli"), *words, "-sm", mode)
             print(f"{mode}: {'the same text' if text == alone else f'{text!r}, not {alone!r}'}")
@@ -346,8 +352,10 @@ def check(args: argparse.Namespace, folder: Path) -> int:
 
 
 def overhead(args: argparse.Namespace) -> Iterator[str]:
-    """Compare no launcher, one rank, and two ranks with all layers on the second. All processes
-    are restarted in each turn, since the placement of memory varies."""
+    """Compare a run without MPI, one rank, and two ranks with all layers on the second.
+
+    Each turn restarts all processes, since memory placement varies.
+    """
     words = [args.model, *map(str, (args.n_prompt, args.n_gen, args.threads))]
     player = [sys.executable, "-m", "dev.compare.links.turns", *words]
     ways: Mapping[str, list[str]] = {
@@ -402,15 +410,15 @@ def _arguments() -> argparse.Namespace:
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    p.add_argument("what", nargs="?", choices=("check",), help="texts instead of times")
+    p.add_argument("what", nargs="?", choices=("check",), help="compare texts instead of speeds")
     p.add_argument("-m", "--model", required=True)
-    p.add_argument("--latency", type=_floats, default=[0.1, 1.0, 5.0], help="ms, one way")
+    p.add_argument("--latency", type=_floats, default=[0.1, 1.0, 5.0], help="one-way latency in ms")
     p.add_argument("--rate", type=_floats, default=[0.1, 1.0, 10.0], help="Gbit/s")
     p.add_argument("-p", "--n-prompt", type=int, default=64)
     p.add_argument("-n", "--n-gen", type=int, default=16)
     p.add_argument("-r", "--repetitions", type=int, default=2)
     p.add_argument("-t", "--threads", type=int, default=1)
-    p.add_argument("--peer-bench", help="llama-bench that knows RPC")
+    p.add_argument("--peer-bench", help="llama-bench with RPC support")
     p.add_argument("--rpc-server", help="ggml-rpc-server")
     p.add_argument("--overhead", action="store_true")
     p.add_argument("--turns", type=int, default=5, help="of --overhead")

@@ -1,9 +1,10 @@
-"""What drafting brings: tokens per second by draft length, and what checking several tokens costs.
+"""Measure speculative decoding: tokens/s by draft length, and the cost of verifying tokens.
 
     python -m dev.compare.compare_spec -m model.gguf -n 256 -t 2
 
-Greedy text after a prompt, without drafts and with drafts of 1 to 4 tokens, in turns; medians. The
-second table is of one decode of 1 to 5 tokens, each from the same place. For an idle machine.
+The first table has medians of greedy generation without drafts and with drafts of 1 to 4 tokens,
+interleaved. The second table has the time of one decode of 1 to 5 tokens, each from the same
+position. Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from llama_py.decoding.sequences import Sequences
 
 PROMPT = "First Citizen:\nBefore we proceed any further, hear me speak.\n\nAll:\n"
 LENGTHS = range(5)  # draft lengths; 0: no drafts
-WIDTHS = range(1, 6)  # tokens of a check
+WIDTHS = range(1, 6)  # tokens verified in one decode
 
 
 @dataclass
 class Length:
-    """Runs with one draft length."""
+    """Results of all runs with one draft length."""
 
     rates: list[float] = field(default_factory=list)
     texts: list[list[int | None]] = field(default_factory=list)
@@ -37,13 +38,13 @@ class Length:
 def options(argv: Sequence[str] | None) -> argparse.Namespace:
     p = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     p.add_argument("-m", "--model", help="GGUF file (default: the bundled demo model)")
-    p.add_argument("-md", "--model-draft", help="GGUF file that drafts")
+    p.add_argument("-md", "--model-draft", help="GGUF file of the draft model")
     p.add_argument("--spec-type", default="draft-mtp")
     p.add_argument("-p", "--prompt", default=PROMPT)
     p.add_argument("-n", type=int, default=256, help="tokens to generate")
     p.add_argument("-c", type=int, default=1024, help="context size")
     p.add_argument("-t", "--threads", type=int, default=2)
-    p.add_argument("-r", type=int, default=3, help="runs of each")
+    p.add_argument("-r", type=int, default=3, help="runs per draft length")
     p.add_argument("--spec-draft-vocab", type=int, default=32768)
     return p.parse_args(argv)
 
@@ -72,13 +73,13 @@ def generate(
 def lengths(model: llama_py.Model, o: argparse.Namespace) -> None:
     contexts = {n: model.context(o.c, n_threads=o.threads, n_rs_seq=n) for n in LENGTHS}
     runs = {n: Length() for n in LENGTHS}
-    for n, ctx in contexts.items():  # once to compile kernels
+    for n, ctx in contexts.items():  # the first run compiles kernels
         generate(ctx, o, n, Length(), min(o.n, 16))
     for _ in range(o.r):
         for n, ctx in contexts.items():
             generate(ctx, o, n, runs[n], o.n)
     plain = median(runs[0].rates)
-    print("| draft | t/s | against none | accepted | tokens a check | same text |")
+    print("| draft | t/s | speedup | accepted | tokens per check | same text |")
     print("|---|---|---|---|---|---|")
     for n, run in runs.items():
         rate = median(run.rates)
@@ -103,7 +104,7 @@ def widths(model: llama_py.Model, o: argparse.Namespace) -> None:
             ctx.load_state(state, 0, partial=True)
             ctx.memory.seq_rm(0, at, -1)
     one = median(seconds[1][1:])
-    print("\n| tokens | ms | against one |")
+    print("\n| tokens | ms | relative to 1 |")
     print("|---|---|---|")
     for n, runs in seconds.items():
         print(f"| {n} | {median(runs[1:]) * 1e3:.2f} | {median(runs[1:]) / one:.2f} |")

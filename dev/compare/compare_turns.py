@@ -1,12 +1,12 @@
-"""Time to the first token of each turn of a conversation, beside llama-server on the same file.
+"""Compare the time to the first token of each turn in a conversation with llama-server's.
 
     python -m dev.compare.compare_turns -m model.gguf --server llama.cpp/build/bin/llama-server -t 2
 
-The first turn has many tokens, each later turn a few; a response follows each turn. After the turn
-of `--edit`, the previous responses lose their first half, like in a chat that omits reasoning. Both
-sides get the same random ids, and use their caches: ours checkpoints, llama-server's context
-checkpoints. The table has the computed tokens of a turn, and the ms to its first token.
-For an idle machine.
+The first turn has many tokens, each later turn a few; a response follows each turn. After turn
+`--edit`, the previous responses lose their first half, like in a chat that omits reasoning. Both
+engines get the same file and the same random token ids. Both use their caches: llama-py its
+checkpoints, llama-server its context checkpoints. The table has the computed tokens of each turn,
+and the ms to its first token. Run it on an idle machine.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ggml_py.backend import registry
 from llama_py.decoding.prefix_cache import PrefixCache
 from llama_py.loading.model import DEMO
 
-STARTING = 120  # seconds that a server may take
+STARTING = 120  # time limit in seconds for a server's start
 
 
 class Turn(NamedTuple):
-    """n_computed tokens of a prompt, seconds to the first token, and the answer."""
+    """Result of a turn: computed prompt tokens, seconds to the first token, and the response."""
 
     n_computed: int
     seconds: float
@@ -41,14 +41,14 @@ class Turn(NamedTuple):
 
 
 class Engine(Protocol):
-    """Interface of an engine that answers prompts."""
+    """Interface of an engine that generates responses to prompts."""
 
     def __call__(self, ids: Sequence[int], n: int) -> Turn:
         """Return a response of up to n tokens to a prompt."""
 
 
 class Ours:
-    """A context with a prefix cache."""
+    """Engine of llama-py: a context with a prefix cache."""
 
     def __init__(self, model: llama_py.Model, n_ctx: int, threads: int) -> None:
         self.ctx = model.context(n_ctx, n_threads=threads)
@@ -64,14 +64,14 @@ class Ours:
 
 
 class Server:
-    """A llama-server that receives and returns ids."""
+    """Engine of llama-server, which receives and returns token ids."""
 
     def __init__(self, port: int) -> None:
         self.port = port
 
     @contextmanager
     def asked(self, method: str, path: str, body: str = "") -> Iterator[http.client.HTTPResponse]:
-        """Open a new connection per request, as the server closes idle connections."""
+        """Send a request on a new connection, since the server closes idle connections."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         try:
             connection.request(method, path, body)
@@ -151,7 +151,7 @@ def server(o: argparse.Namespace, arch: str, n_ctx: int) -> Iterator[Server]:
                 sleep(0.1)
             yield made
         except http.client.RemoteDisconnected as e:
-            raise RuntimeError(f"{o.server} ended in the middle of an answer") from e
+            raise RuntimeError(f"{o.server} ended during a response") from e
         finally:
             process.terminate()
 
@@ -160,7 +160,7 @@ def talk(engine: Engine, o: argparse.Namespace, n_vocab: int) -> list[Turn]:
     """Return the turns of a conversation; each response is part of the next prompts."""
     rng = np.random.default_rng(o.seed)
     turns: list[Turn] = []
-    parts: list[list[int]] = []  # questions and answers
+    parts: list[list[int]] = []  # user messages and responses
     for n in [o.first] + [o.turn] * (o.turns - 1):
         if len(turns) == o.edit:
             parts[1::2] = [answer[len(answer) // 2 :] for answer in parts[1::2]]
@@ -173,13 +173,13 @@ def talk(engine: Engine, o: argparse.Namespace, n_vocab: int) -> list[Turn]:
 def options(argv: Sequence[str] | None) -> argparse.Namespace:
     p = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     p.add_argument("-m", "--model", help="GGUF file (default: the bundled demo model)")
-    p.add_argument("--server", help="llama-server; without it only ours is measured")
-    p.add_argument("--server-options", default="", help="more for it, such as --no-repack")
+    p.add_argument("--server", help="llama-server program (default: measure llama-py only)")
+    p.add_argument("--server-options", default="", help="for llama-server, such as --no-repack")
     p.add_argument("--first", type=int, default=4000, help="tokens of the first turn")
     p.add_argument("--turn", type=int, default=40, help="tokens of each later turn")
-    p.add_argument("--answer", type=int, default=24, help="tokens of an answer")
+    p.add_argument("--answer", type=int, default=24, help="tokens per response")
     p.add_argument("--turns", type=int, default=10)
-    p.add_argument("--edit", type=int, default=-1, help="after so many turns answers are cut")
+    p.add_argument("--edit", type=int, default=-1, help="number of turns before responses are cut")
     p.add_argument("-t", "--threads", type=int, default=2)
     p.add_argument("--seed", type=int, default=1)
     o = p.parse_args(argv)
@@ -206,7 +206,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     registry.device("cpu").set_threads(o.threads)
     with llama_py.load(o.model) as model:
         n_vocab, arch = model.hparams.n_vocab, model.arch
-        talk(Ours(model, n_ctx, o.threads), o, n_vocab)  # once to compile kernels
+        talk(Ours(model, n_ctx, o.threads), o, n_vocab)  # the first run compiles kernels
         ours = talk(Ours(model, n_ctx, o.threads), o, n_vocab)
     theirs = None
     if o.server:

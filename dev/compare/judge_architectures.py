@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Every architecture beside the real llama.cpp, fed in every way, quantized, on OpenCL: writes
-docs/judged.md. Needs llama-cpp-python and an OpenCL device: pip install '.[parity,opencl,pocl]'.
+"""Compare each architecture with llama.cpp: batch splits, quantized files, saved state, OpenCL.
 
-    python -m dev.compare.judge_architectures            # all; about ten seconds a tiny model
-    python -m dev.compare.judge_architectures ARCH ...   # these; the other rows stay
-    python -m dev.compare.judge_architectures --new      # those without a row
+Writes docs/judged.md. Needs llama-cpp-python and an OpenCL device:
+pip install '.[parity,opencl,pocl]'.
 
-Each tiny model has a process of its own. Models that need a later llama.cpp (`Tiny.newest`):
+    python -m dev.compare.judge_architectures            # all; about ten seconds per tiny model
+    python -m dev.compare.judge_architectures ARCH ...   # update the rows of some architectures
+    python -m dev.compare.judge_architectures --new      # architectures without a row
+
+Each tiny model runs in a separate process. Models that need a later llama.cpp (`Tiny.newest`):
 `python -m dev.record.newest judge ARCH ...`.
 """
 
@@ -66,16 +68,16 @@ COLUMNS = (
     *("architecture", "model", "nodes", "F32", "Q8_0", "Q4_K_M", "tokens", "fed", "kept", "OpenCL"),
     *("judge", "date"),
 )
-JUDGES = "0.5.0", "b11739"  # llama.cpp of the reference, and the newest
+JUDGES = "0.5.0", "b11739"  # versions of llama.cpp: the reference, and the newest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Return 0 if every cell is within its bound."""
+    """Run the comparison; return 0 if every cell is within its bound."""
     p = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("archs", nargs="*", metavar="ARCH")
-    p.add_argument("--new", action="store_true", help="those without a row only")
+    p.add_argument("--new", action="store_true", help="only architectures without a row")
     args = p.parse_args(argv)
     os.environ["GGML_NO_BACKTRACE"] = "1"
     results: dict[str, dict[str, Any]] = json.loads(DATA.read_text()) if DATA.exists() else {}
@@ -93,8 +95,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def apart(arch: str, variant: str, engine: type[LlamaCpp] = LlamaCpp) -> Any:
-    """Check a tiny model in a separate process; return the results, or a message. If llama.cpp
-    ends the process, check again without quantized files."""
+    """Check a tiny model in a separate process; return the results, or a message.
+
+    If llama.cpp ends the process, check again without quantized files.
+    """
     with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as errors:
         found = _once(arch, variant, judging.QUANTIZED, errors.name, engine)
         if isinstance(found, str) and ENDED.search(errors.read()):
@@ -136,7 +140,7 @@ def _tell(
 
 
 def write(results: Mapping[str, Mapping[str, Any]]) -> None:
-    """Write the data, and the generated page."""
+    """Write the results as data, and as the page docs/judged.md."""
     DATA.write_text(json.dumps(dict(sorted(results.items())), indent=0) + "\n", encoding="utf-8")
     PAGE.write_text(page(results), encoding="utf-8")
 

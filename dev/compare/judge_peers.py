@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""Compare logits and greedy text with OpenVINO and ONNX Runtime on the same weights, and write
-docs/peers.md. Needs one environment with the peers, and llama.cpp's source for its converter:
+"""Compare logits and greedy text with OpenVINO and ONNX Runtime on the same weights.
+
+Writes docs/peers.md. Needs one environment with all libraries, and the converter of llama.cpp's
+source tree:
 
     pip install -e . torch==2.13.0 transformers==5.23.0 accelerate gguf onnx onnxscript
     pip install openvino-genai==2026.4.1.0 onnxruntime==1.32.0
@@ -37,8 +39,8 @@ PAGE, HEADING = ROOT / "docs" / "peers.md", "## Conformance\n"
 NAMES = ("llama", "qwen2", "qwen3", "gemma2")
 UNREAD = "gemma2"  # architecture that OpenVINO's GGUF reader lacks
 TYPES = ("F32", "F16", "Q8_0", "Q4_0", "Q4_1", "Q4_K_S")
-BITS = {"Q8_0": 8, "Q4_0": 4}  # types that ONNX Runtime's MatMulNBits can hold
-SIZE = {"hidden_size": 256, "intermediate_size": 512}  # whole blocks of 256 values
+BITS = {"Q8_0": 8, "Q4_0": 4}  # types that ONNX Runtime's MatMulNBits supports
+SIZE = {"hidden_size": 256, "intermediate_size": 512}  # multiples of the block size, 256 values
 EXACT = {
     "INFERENCE_PRECISION_HINT": "f32",
     "KV_CACHE_PRECISION": "f32",
@@ -98,7 +100,7 @@ def line(*cells: str) -> str:
 
 
 def tiny(name: str, out: Path) -> Path:
-    """Make a random model with a vocabulary, which OpenVINO GenAI requires."""
+    """Write a random model with a vocabulary, which OpenVINO GenAI requires."""
     bare, path = out / f"{name}-bare.gguf", out / f"{name}.gguf"
     side.convert(side.make(name, out), bare)
     names = [chr(33 + i) for i in range(94)] + [f"<{i}>" for i in range(94, side.N_VOCAB - 1)]
@@ -115,7 +117,7 @@ def tiny(name: str, out: Path) -> Path:
 
 
 def quantize(path: Path, to: Path, kind: str) -> Path:
-    """Run the command llama-py-gguf quantize."""
+    """Quantize a file with the command llama-py-gguf quantize."""
     command = Path(sys.executable).with_name("llama-py-gguf")
     how = ["--pure", "--allow-requantize", "--force"]
     subprocess.run([command, "quantize", *how, path, to, kind], check=True, capture_output=True)
@@ -123,7 +125,7 @@ def quantize(path: Path, to: Path, kind: str) -> Path:
 
 
 def tokens(path: Path) -> list[int]:
-    """Return random tokens for a random model, and text for a real one."""
+    """Return the prompt's tokens: random for a random model, text for a real model."""
     stored = path.with_suffix(".npz")
     if stored.exists():
         return np.load(stored)["ids"].tolist()
@@ -132,7 +134,7 @@ def tokens(path: Path) -> list[int]:
 
 
 def ours(path: Path, ids: Sequence[int], device: str) -> Floats:
-    """Return logits of llama-py with F32 caches."""
+    """Return llama-py's logits, computed with an F32 KV cache."""
     ctx = llama_py.load(path, device).context(
         N_CTX, n_ubatch=N_CTX, type_k="f32", type_v="f32", flash_attn="off"
     )
@@ -140,7 +142,7 @@ def ours(path: Path, ids: Sequence[int], device: str) -> Floats:
 
 
 def read(path: Path, auto: str = "AutoModelForCausalLM") -> Any:
-    """Load a file, or a folder, as a float module of torch."""
+    """Load a GGUF file or a model folder as a float PyTorch module."""
     torch, hub = import_module("torch"), import_module("transformers")
     how = {"attn_implementation": "eager", "dtype": torch.float32}
     if not path.is_dir():
@@ -149,7 +151,7 @@ def read(path: Path, auto: str = "AutoModelForCausalLM") -> Any:
 
 
 def export(module: Any, path: Path) -> Path:
-    """Export a module as an ONNX model of one input, tokens."""
+    """Export a module as an ONNX model with token ids as the single input."""
     torch = import_module("torch")
 
     def forward(ids: Any) -> Any:
@@ -179,12 +181,12 @@ def session(path: Path) -> Any:
 
 
 def run(path: Path, ids: Sequence[int]) -> Floats:
-    """Compute a model in ONNX Runtime."""
+    """Return the output of a model in ONNX Runtime."""
     return np.asarray(session(path).run(None, {"ids": np.array([ids], np.int64)})[0][0])
 
 
 def infer(path: Path, ids: Sequence[int], how: dict[str, str]) -> Floats:
-    """Compute a model in OpenVINO."""
+    """Return the output of a model in OpenVINO."""
     model = import_module("openvino").Core().compile_model(path, "CPU", how)
     n = len(ids)
     known = {
@@ -198,7 +200,7 @@ def infer(path: Path, ids: Sequence[int], how: dict[str, str]) -> Floats:
 
 
 def float_row(path: Path, ids: Sequence[int]) -> str:
-    """Compare the logits of F32 models."""
+    """Return a table row that compares the logits of an F32 model."""
     folder = path.with_suffix("")
     module, found = read(folder if folder.is_dir() else path), ours(path, ids, "cpu")
     peers = outputs(module, path.with_suffix(".onnx"), ids)
@@ -206,7 +208,7 @@ def float_row(path: Path, ids: Sequence[int]) -> str:
 
 
 def outputs(module: Any, onnx: Path, ids: Sequence[int]) -> Iterator[Floats]:
-    """Compute a module in each peer, in the order of the columns."""
+    """Yield a module's output from each library, in the order of the columns."""
     torch = import_module("torch")
     with torch.no_grad():
         yield module(input_ids=torch.tensor([ids]))[0][0].numpy()
@@ -217,7 +219,7 @@ def outputs(module: Any, onnx: Path, ids: Sequence[int]) -> Iterator[Floats]:
 
 
 def encoder_row(folder: Path, llama_cpp: str, out: Path) -> str:
-    """Compare the mean of hidden states, normalized."""
+    """Return a table row that compares an encoder's normalized mean embedding."""
     path, text = out / "encoder.gguf", (ROOT / "LICENSE").read_text(encoding="utf-8")[:600]
     script = [sys.executable, f"{llama_cpp}/convert_hf_to_gguf.py", folder, "--outtype", "f32"]
     subprocess.run([*map(str, script), "--outfile", path], check=True, capture_output=True)
@@ -229,7 +231,7 @@ def encoder_row(folder: Path, llama_cpp: str, out: Path) -> str:
 
 
 def typed_rows(path: Path) -> Iterator[str]:
-    """Compare each type of weights with the float64 reference of the same file."""
+    """Yield a table row per weight type, compared with the float64 result of the same file."""
     ids = tokens(path)
     for kind in TYPES:
         file = quantize(path, folder_of(path, kind) / "model.gguf", kind)
@@ -254,7 +256,7 @@ def folder_of(path: Path, kind: str) -> Path:
 
 
 def pack(path: Path, bits: int, level: int) -> Path:
-    """Pack the matrices of a model in blocks of 32, as MatMulNBits."""
+    """Replace a model's matrices with MatMulNBits nodes, quantized in blocks of 32."""
     packer = import_module("onnxruntime.quantization.matmul_nbits_quantizer")
     made = packer.MatMulNBitsQuantizer(
         import_module("onnx").load(path),
@@ -270,14 +272,14 @@ def pack(path: Path, bits: int, level: int) -> Path:
 
 
 def pipeline(path: Path, save: bool = False) -> Any:
-    """Open a GGUF file in OpenVINO GenAI. save: write the model next to it, return its path"""
+    """Open a GGUF file in OpenVINO GenAI; with `save`, write the model and return its path."""
     genai = import_module("openvino_genai")
     made = genai.LLMPipeline(str(path), "CPU", **EXACT, enable_save_ov_model=save)
     return path if save else made
 
 
 def text_row(path: Path, kind: str) -> str:
-    """Compare greedy text on a real model."""
+    """Return a table row that compares the greedy text of a real model."""
     file = folder_of(path, kind) / "model.gguf"
     model = llama_py.load(file, "cpu")
     texts = [model.generate(prompt, max_tokens=N_PREDICT, temp=0) for prompt in PROMPTS]

@@ -1,11 +1,11 @@
-"""Measure the Python time of a token: microseconds between two native runs.
+"""Measure Python's overhead per token: microseconds between two native runs.
 
     python -m dev.compare.overhead -m MODEL.gguf ... [-t 2] [--sequences 1,4,16]
     python -m dev.compare.overhead -m MODEL.gguf ... --skip
 
 Measures a response of `llama_py.stream`, and with --sequences the steps of an Engine with that
-number of responses. --skip replaces the kernels by reads that evict the CPU caches, as kernels do;
-it does not need an idle machine. Each cell has the 15th percentile and the median.
+number of parallel responses. --skip replaces the kernels with memory reads that also evict the CPU
+caches; then the machine need not be idle. Each cell has the 15th percentile and the median.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from llama_py.context import Context
 from llama_py.params import AnswerParams
 from llama_py.serving import Engine, Request
 
-N_PROMPT, N_WARM = 16, 40  # tokens; warmup tokens of a response are not counted
-SWEPT = 256 << 20  # bytes, more than the processor caches hold
+N_PROMPT, N_WARM = 16, 40  # prompt tokens; warmup tokens of a response, not counted
+SWEPT = 256 << 20  # bytes; larger than the CPU caches
 
 
 class Outside:
-    """Measures the time outside of native runs of a context's host, token by token."""
+    """Timer of the host's work outside native runs, token by token."""
 
     def __init__(self, skip: bool) -> None:
         self.skip, self.native, self.started = skip, 0, 0
@@ -52,7 +52,7 @@ class Outside:
         natives.launch = timed
 
     def step(self) -> None:
-        """Record the end of a step, with one token per sequence."""
+        """Record the end of a step, which generates one token per sequence."""
         now = perf_counter_ns()
         if self.started:
             self.found.append((now - self.started - self.native) / 1e3)
@@ -73,7 +73,7 @@ def of_stream(model: llama_py.Model, outside: Outside, n: int, threads: int) -> 
 
 
 def of_engine(model: llama_py.Model, outside: Outside, n: int, threads: int, n_seqs: int) -> None:
-    """Measure the time between the first events of two steps."""
+    """Measure the time between steps, at the events of the first sequence."""
     most, done = N_WARM + n, threading.Event()
     n_ctx = (N_PROMPT + most) * n_seqs
     with Engine(model, n_ctx=n_ctx, n_seq_max=n_seqs, kv_unified=True, n_threads=threads) as engine:
@@ -100,12 +100,12 @@ def main() -> None:
     )
     p.add_argument("-m", "--model", nargs="+", type=Path, required=True)
     p.add_argument("-t", "--threads", type=int, default=2)
-    p.add_argument("-n", type=int, default=200, help="tokens that are counted")
-    p.add_argument("--sequences", default="", help="1,4,16: of an Engine")
+    p.add_argument("-n", type=int, default=200, help="number of measured tokens")
+    p.add_argument("--sequences", default="", help="parallel Engine responses, such as 1,4,16")
     p.add_argument("--skip", action="store_true", help="compute nothing")
     args = p.parse_args()
     counts: Sequence[int] = [int(n) for n in args.sequences.split(",") if n]
-    print("| microseconds a step | stream |", *(f"{n} answers |" for n in counts))
+    print("| microseconds per step | stream |", *(f"{n} responses |" for n in counts))
     print("|---" * (2 + len(counts)) + "|")
     for path in args.model:
         with llama_py.load(path) as model:

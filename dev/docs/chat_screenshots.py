@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Pictures of the server's page for docs/server.md, made with the demo model in headless Chromium.
+"""Take screenshots of the chat page for docs/server.md, with the demo model, in Chromium.
 
-    python -m dev.docs.chat_screenshots        # into docs/server/
+    python -m dev.docs.chat_screenshots        # writes to docs/server/
 
-Needs a checkout, `pip install '.[server,vision]'`, selenium, chromium and chromedriver. Responses
-about an image are from a tiny model with random weights: the demo model has no vision encoder.
+Needs a checkout, `pip install '.[server,vision]'`, selenium, chromium and chromedriver. Chromium
+runs headless. A tiny model with random weights responds to images, since the demo model has no
+vision encoder.
 """
 
 from __future__ import annotations

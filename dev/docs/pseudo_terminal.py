@@ -1,8 +1,8 @@
-"""A command in a pseudo-terminal; its output becomes a screen of text (pyte).
+"""Run a command in a pseudo-terminal and read its screen as text (pyte).
 
 with PseudoTerminal(["llama-py-cli", "-s", "1"]) as terminal:
     terminal.until("> ")
-    terminal.send("Who is there?\\r")
+    terminal.send("Hello\\r")
     print(terminal.text())
 """
 
@@ -22,12 +22,12 @@ from typing import Any
 
 import pyte
 
-DIM, GREY = b"\x1b[2m", b"\x1b[90m"  # pyte knows no dim text
+DIM, GREY = b"\x1b[2m", b"\x1b[90m"  # pyte does not support dim text
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 
 class PseudoTerminal:
-    """A running command and its screen. SIGINT, history and colours are as on a real terminal."""
+    """Running command and its screen; SIGINT, history and colors work like in a real terminal."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class PseudoTerminal:
         lines: int = 30,
         shown: str = "",
     ) -> None:
-        """shown: previous text of the screen."""
+        """Start a command; `shown` is earlier text on the screen."""
         self.screen: Any = pyte.Screen(columns, lines)
         self.screen.write_process_input = self.send
         self._stream: Any = pyte.ByteStream(self.screen)
@@ -64,32 +64,32 @@ class PseudoTerminal:
         return "\n".join(line.rstrip() for line in self.screen.display).rstrip("\n")
 
     def until(self, wanted: str | Callable[[str], bool], seconds: float = 900.0) -> str:
-        """Wait for a text, or a condition, on the screen. TimeoutError has the screen."""
+        """Wait for a string or a condition on the screen; raise TimeoutError with the screen."""
         holds = wanted if callable(wanted) else lambda text: wanted in text
         end = monotonic() + seconds
         while not holds(self.text()):
             if not self._feed(end - monotonic()):
-                raise TimeoutError(f"{wanted!r} did not come; the screen is\n{self.text()}")
+                raise TimeoutError(f"{wanted!r} did not appear; the screen is\n{self.text()}")
         return self.text()
 
     def wait(self, seconds: float = 900.0) -> int:
-        """Wait for the end of the command; its exit code. TimeoutError has the screen."""
+        """Wait for the command's exit code; raise TimeoutError with the screen."""
         end = monotonic() + seconds
         while self._feed(end - monotonic()):
-            """until there is no more"""
+            """Read until the output ends."""
         try:
             return self.process.wait(max(end - monotonic(), 1))
         except subprocess.TimeoutExpired:
-            raise TimeoutError(f"it did not end; the screen is\n{self.text()}") from None
+            raise TimeoutError(f"the command did not exit; the screen is\n{self.text()}") from None
 
     def _feed(self, seconds: float) -> bool:
-        """Show the output of some seconds; return False when the output has ended."""
+        """Show the next output; return False after `seconds` without output, or at its end."""
         ready, _, _ = select.select([self._fd], [], [], max(seconds, 0))
         if not ready:
             return False
         try:
             data = os.read(self._fd, 1 << 16)
-        except OSError:  # the other side was closed
+        except OSError:  # the command closed its side
             return False
         self._stream.feed(data.replace(DIM, GREY))
         return bool(data)

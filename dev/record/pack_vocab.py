@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Pack vocabularies with llama.cpp's test vectors for tests/data/vocab: of a GGUF file what a
-tokenizer needs, and of the files X.gguf.inp and X.gguf.out beside it (not every vocabulary has
-them) the texts and their ids.
+"""Pack vocabularies with llama.cpp's test vectors for tests/data/vocab.
+
+A packed vocabulary has the tokenizer's data from a GGUF file X.gguf. It also has the test strings
+and their token ids from the adjacent files X.gguf.inp and X.gguf.out, if these exist.
 
     python -m dev.record.pack_vocab llama.cpp/models/ggml-vocab-gpt-2.gguf
 
-A merge is kept as the token that it makes and where that is cut in two.
+Each merge is stored as the resulting token, and the length of this token's first half.
 """
 
 from __future__ import annotations
@@ -39,8 +40,10 @@ def main() -> None:
 
 
 def packed(path: Path) -> dict[str, Any]:
-    """Pack a vocabulary: metadata has the tokenizer's keys without merges, and the file's names;
-    merges    [ids of their tokens, minus the previous id; lengths of their first halves]
+    """Return a packed vocabulary.
+
+    metadata    the tokenizer's keys without merges, and the file's names
+    merges      [token ids, each minus the previous id; lengths of the first halves]
     texts, ids  the test vectors, if any
     """
     with GGUFFile.open(path) as file:
@@ -65,7 +68,7 @@ def _pack_merges(merges: list[str], tokens: list[str]) -> tuple[list[int], list[
 
 
 def _plain(value: Any) -> Any:
-    """Return a JSON value; a float32 has the minimum number of digits."""
+    """Return a value with JSON types; each float32 has the minimum number of digits."""
     if not isinstance(value, np.ndarray):
         return value
     return [float(str(v)) for v in value] if value.dtype == np.float32 else value.tolist()

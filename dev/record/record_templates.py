@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Record the prompts of llama-server for conversations with the chat templates of a folder.
+"""Record llama-server's prompts for test conversations, with each chat template of a folder.
 
     python -m dev.record.record_templates llama.cpp/build/bin/llama-server FOLDER
 
 Templates and prompts are written to tests/data/chat/templates.json.xz. The server runs the demo
-model with another BOS and EOS, to tell them apart. Without arguments, the prompts of
-llama-cpp-python for its named templates are written to names.json.xz.
+model with different tokens as BOS and EOS, so that a prompt shows which of the two it contains.
+Without arguments, the prompts of llama-cpp-python for its named templates are written to
+names.json.xz.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from llama_py import load_tokenizer
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "chat"
 MODEL = ROOT / "llama_py" / "data" / "demo.gguf"
-BOS, EOS = "GLOUCESTER", "NORTHUMBERLAND"  # two of its tokens
+BOS, EOS = "GLOUCESTER", "NORTHUMBERLAND"  # two tokens of the demo model
 TOKENS = load_tokenizer(MODEL).vocab.texts
 SECONDS = 60.0  # time limit for a server's start
 
@@ -105,7 +106,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     p.add_argument("server", type=Path, nargs="?")
-    p.add_argument("folder", type=Path, nargs="?", help="of templates, *.jinja")
+    p.add_argument("folder", type=Path, nargs="?", help="folder of chat templates (*.jinja)")
     args = p.parse_args()
     if args.folder is None:
         write("names.json.xz", named())
@@ -142,8 +143,10 @@ def turns(letters: str) -> list[dict[str, str]]:
 
 
 def named() -> dict[str, Any]:
-    """Return conversations by the letters of their roles, and prompts by template, per conversation
-    with and without the beginning of a response."""
+    """Return conversations by the letters of their roles, and prompts by template.
+
+    A conversation has two prompts: with and without the beginning of a response.
+    """
     import llama_cpp
 
     names = (ctypes.c_char_p * 200)()
@@ -168,8 +171,11 @@ def applied(name: bytes, messages: list[dict[str, str]], add: bool) -> str:
 
 
 def recorded(server: Path, template: Path) -> dict[str, Any]:
-    """Return source, caps (the server's listed capabilities) and prompts by conversation. A refused
-    prompt is {"error": ...}; if the server does not start, all prompts are errors."""
+    """Return a template's source, caps (capabilities that the server lists) and prompts.
+
+    Prompts are by conversation. A rejected prompt is {"error": ...}; if the server does not start,
+    all prompts are errors.
+    """
     source = template.read_bytes().decode()
     port = free_port()
     ids = {"bos": TOKENS.index(BOS), "eos": TOKENS.index(EOS)}

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Write llama_py/data/unicode.txt: the categories of characters that llama.cpp knows (Unicode
-15.1), whatever Unicode the Python and the libraries of a machine know.
+"""Write llama_py/data/unicode.txt: llama.cpp's character categories (Unicode 15.1).
+
+The file makes the categories independent of the Unicode version of Python and its libraries.
 
     python -m dev.record.unicode_categories llama.cpp/src/unicode-data.cpp
 """
@@ -30,7 +31,7 @@ def main() -> None:
 
 
 def table(source: str) -> str:
-    """Return the lines of the file: a category's letter, then ranges in hexadecimal."""
+    """Return the lines of the file: a category letter, then hexadecimal character ranges."""
     start = source.index("unicode_ranges_flags")
     rows = re.findall(r"\{0x(\w+), 0x(\w+)\}", source[start : source.index("};", start)])
     starts = [(int(first, 16), int(flags, 16)) for first, flags in rows]

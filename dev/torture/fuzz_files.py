@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Damage files on purpose and see that the engine refuses or runs them: dev/torture/fuzz/README.md.
+"""Fuzz input files: the engine must reject or run each file (dev/torture/fuzz/README.md).
 
-python -m dev.torture.fuzz_files                          # the kinds
+python -m dev.torture.fuzz_files                          # list the kinds of files
 python -m dev.torture.fuzz_files gguf --count 1000        # cases 0 to 999 of seed 1
-python -m dev.torture.fuzz_files gguf --seed 1 --case 17  # one of them, here, with its traceback
+python -m dev.torture.fuzz_files gguf --seed 1 --case 17  # one case in this process, with traceback
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Return 0 without findings, 1 with findings, 2 for wrong usage."""
+    """Run fuzz cases; return 0 without findings, 1 with findings, 2 for wrong usage."""
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ["--worker"]:
         from dev.torture.fuzz.worker import work
@@ -32,19 +32,19 @@ def main(argv: list[str] | None = None) -> int:
     )
     p.add_argument("kind", nargs="*", help=", ".join(names()))
     p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--start", type=int, default=0, help="the first case")
+    p.add_argument("--start", type=int, default=0, help="number of the first case")
     p.add_argument("--count", type=int, default=1000)
     p.add_argument("--seconds", type=float, default=math.inf, help="at most")
     p.add_argument("--arch", default="", help="architectures of model files, separated by commas")
-    p.add_argument("--case", type=int, help="this one only, in this process")
-    p.add_argument("--keep", type=Path, metavar="DIR", help="with --case: keep its files there")
+    p.add_argument("--case", type=int, help="run only this case, in this process")
+    p.add_argument("--keep", type=Path, metavar="DIR", help="with --case: write its files to DIR")
     args = p.parse_args(argv)
     if not args.kind:
         print("\n".join(f"{name:10} {find(name).__doc__}" for name in names()))
         return 0
     for name in args.kind:
         if name not in names():
-            p.error(f"there is no kind {name!r}; there are {', '.join(names())}")
+            p.error(f"unknown kind {name!r}; known: {', '.join(names())}")
     os.environ["LLAMA_PY_FUZZ_ARCHS"] = args.arch
     if args.case is not None:
         return one(args.kind[0], args.seed, args.case, args.keep)

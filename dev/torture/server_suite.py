@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""llama-server's own tests against llama-py-server, with tiny models instead of those meant.
+"""Run llama-server's tests against llama-py-server, with tiny models instead of the real models.
 
     python -m dev.torture.server_suite LLAMA.CPP [-n 2] [pytest's arguments ...]
 
-LLAMA.CPP is its source tree, of the version of the tests. Models have random weights and the
-vocabularies of that tree, in a hub's cache of a temporary folder, and in a hub on this machine's
-own address; images are made up. A program of that folder starts the server as the tests start
-llama-server. Needs pytest, Pillow and what tools/server/tests/requirements.txt of that tree names.
-Prints a line for each file: passed, failed, skipped; then why each failed, in one line.
+LLAMA.CPP is llama.cpp's source tree, which has the tests. Models have random weights and the
+vocabularies of that tree. A temporary folder has the models as a Hub cache, and a local server
+replaces the Hub and the websites of images. The tests start a program in that folder as
+llama-server; the program starts llama-py-server. Needs pytest, Pillow and the packages of
+tools/server/tests/requirements.txt in that tree. Prints one line per test file with the number of
+passed, failed and skipped tests, then one line per failed test with the reason.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from llama_py.gguf.file import GGUFFile
 from llama_py_tools.gguf.parts import split
 from tests.cli.hub_server import hub
 
-# By repository and file that a test asks for: a tiny model, its vocabulary, more metadata.
+# Tiny model, its vocabulary, and extra metadata, by the repository and file that a test requests.
 MODELS: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_suffix(".json").read_text())
 IMAGES = "https://huggingface.co/ggml-org/tinygemma3-GGUF/resolve/main/test"
 FETCHED = "ggml-org/test-model-router-download"
@@ -69,7 +70,8 @@ pid = int(told.readline())
 signal.signal(signal.SIGTERM, lambda *_: os.kill(pid, signal.SIGTERM))
 sys.exit(int(told.readline() or 1))
 """
-# The text of a trained model is not compared, only the constraint of a grammar or schema.
+# Replaces match_regex: models with random weights cannot generate the expected text, so the tests
+# check only constraints of grammars and schemas.
 NOT_LOOKED_AT = """
 
 _match_regex = match_regex
@@ -91,8 +93,10 @@ def make_servers(address: str) -> None:
     slow = leases.lease
 
     async def lease(request: Any, shelf: Any) -> Any:
-        """Delay requests for one of several models if a variable is set, like the tests expect
-        (server-models.cpp:debug_fake_timing)."""
+        """Delay requests to a router's models if a variable is set, as the tests expect.
+
+        Follows server-models.cpp:debug_fake_timing.
+        """
         found = await slow(request, shelf)
         if shelf.several and found is not None and "LLAMA_SERVER_DEBUG_FAKE_TIMING" in os.environ:
             await asyncio.sleep(2)
@@ -188,7 +192,7 @@ def make_cache(tree: Path, hub: Path) -> None:
 
 
 def served(cache: Path) -> dict[str, dict[str, bytes]]:
-    """Return the files of the hub: these models, a model in no cache, and presets."""
+    """Return the files of the local Hub: cached models, a model that is not cached, and presets."""
     found = {}
     for asked in MODELS:
         repo = asked.partition(":")[0]
@@ -257,7 +261,7 @@ def image(name: str) -> bytes:
 
 
 def copied(tree: Path, root: Path) -> Path:
-    """Copy the folder of the tests, which write into it and read adjacent templates."""
+    """Copy the tests' folder, since tests write files there and read adjacent templates."""
     tests = root / "tools" / "server" / "tests"
     shutil.copytree(tree / "tools" / "server" / "tests", tests)
     (tests / "tmp").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Fusion of nodes into steps by a backend's patterns, found before a graph gets memory.
+"""Fuse nodes into steps by a backend's patterns, before memory planning.
 
 A step runs at the position of its last node. Graphs are unchanged: nodes keep their order and their
 sources. Values that are only used inside a step need no memory.
@@ -28,12 +28,12 @@ Size = Callable[[Match], int]
 
 
 def fits(_: Match) -> str:
-    """Accept every match (a `when`)."""
+    """Accept every match; use as `when`."""
     return ""
 
 
 def f32_rows(*names: str) -> Condition:
-    """Return a `when`: the named operands are f32 with dense rows."""
+    """Return a `when` that requires f32 and dense rows for the named operands."""
 
     def check(m: Match) -> str:
         other = [m[n] for n in names if m[n].type is not F32 or not m[n].has_contiguous_rows()]
@@ -43,17 +43,17 @@ def f32_rows(*names: str) -> Condition:
 
 
 def no_overwrite(_: Match) -> Tensor | None:
-    """Return None (an `over`): the result has separate memory."""
+    """Return None; use as `over` for a result with separate memory."""
     return None
 
 
 def any_node(_: Tensor) -> bool:
-    """Accept every node (a `first`)."""
+    """Accept every node; use as `first`."""
     return True
 
 
 def none_spent(_: Match) -> Sequence[Tensor]:
-    """Return no operands (a `spent`): the step may read all operands until it ends."""
+    """Return no operands; use as `spent` if the step may read all operands until it ends."""
     return ()
 
 
@@ -62,7 +62,7 @@ def no_scratch(_: Match) -> int:
 
 
 def in_place(name: str) -> Over:
-    """Return an `over`: the operand of that name, if the result has its layout."""
+    """Return an `over` that selects the named operand if the result has the same layout."""
     return lambda m: m[name] if m[name].same_layout(m.result) else None
 
 
@@ -97,7 +97,7 @@ class StepRule(Generic[K]):
 class FusedNodes(Generic[K]):
     """Nodes that run as one step at the position of the last node.
 
-    over   an operand whose bytes the result may overwrite
+    over   operand that the result may overwrite
     spent  operands that the step reads before it writes any part of the result
     """
 
@@ -112,7 +112,7 @@ class FusedNodes(Generic[K]):
 
 
 class Fusions(Generic[K]):
-    """A backend's patterns with their launchers.
+    """Fusion patterns of a backend, with their launchers.
 
     Patterns with more nodes are tried first, then earlier declarations, and chains last. Each is
     tried on all consecutive nodes of one device; a node belongs to one step.
@@ -136,9 +136,9 @@ class Fusions(Generic[K]):
 
         first    True if a match may begin with a node; checked before all other conditions
         when     "" for an accepted match, else the reason for the rejection
-        over     an operand whose bytes the result may overwrite if no later node needs them
-        spent    operands that are read before any part of the result is written; the result may
-                 overlap any part of an operand that no later node needs
+        over     operand that the result may overwrite if no later node needs the operand
+        spent    operands that the step reads before it writes any part of the result; the result
+                 may overlap any part of an operand that no later node needs
         scratch  bytes of scratch memory during the step, then `Match.scratch`
         """
 

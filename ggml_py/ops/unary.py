@@ -1,4 +1,4 @@
-"""Functions of single elements."""
+"""Unary functions, applied to each element of a tensor."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ cos = _function("COS", "Cosine (ggml.c:ggml_cos).")
 
 
 def _unary(name: str, kind: int, doc: str) -> Callable[[Tensor], Tensor]:
-    """Declare a unary function; `kind` is ggml's number (ggml.h:enum ggml_unary_op), kept in the
-    first parameter word.
+    """Declare a unary function.
+
+    `kind` is ggml's number (ggml.h:enum ggml_unary_op), stored in the first parameter word.
     """
 
     def build(a: Tensor) -> Tensor:
@@ -42,9 +43,9 @@ def _unary(name: str, kind: int, doc: str) -> Callable[[Tensor], Tensor]:
 abs = _unary("ABS", 0, "|a|")
 sgn = _unary("SGN", 1, "-1, 0 or 1")
 neg = _unary("NEG", 2, "-a")
-step = _unary("STEP", 3, "1 where a > 0, else 0")
+step = _unary("STEP", 3, "1 if a > 0, else 0")
 tanh = _unary("TANH", 4, "Hyperbolic tangent")
-elu = _unary("ELU", 5, "a where a > 0, else exp(a) - 1")
+elu = _unary("ELU", 5, "a if a > 0, else exp(a) - 1")
 relu = _unary("RELU", 6, "max(a, 0)")
 sigmoid = _unary("SIGMOID", 7, "1 / (1 + exp(-a))")
 gelu = _unary("GELU", 8, "Gaussian error linear unit, tanh form")
@@ -52,8 +53,8 @@ gelu_quick = _unary("GELU_QUICK", 9, "a * sigmoid(1.702 a)")
 silu = _unary("SILU", 10, "a * sigmoid(a)")
 hardswish = _unary("HARDSWISH", 11, "a * clamp((a + 3) / 6, 0, 1)")
 hardsigmoid = _unary("HARDSIGMOID", 12, "clamp((a + 3) / 6, 0, 1)")
-exp = _unary("EXP", 13, "e to the a")
-expm1 = _unary("EXPM1", 14, "e to the a, minus 1")
+exp = _unary("EXP", 13, "e to the power of a")
+expm1 = _unary("EXPM1", 14, "e to the power of a, minus 1")
 softplus = _unary("SOFTPLUS", 15, "log(1 + exp(a)); a itself above 20")
 gelu_erf = _unary("GELU_ERF", 16, "Gaussian error linear unit, erf form")
 floor = _unary("FLOOR", 18, "Largest integer not above a")
@@ -64,7 +65,7 @@ trunc = _unary("TRUNC", 21, "Integer part")
 
 @op("LEAKY_RELU", "slope:f", inplace=True)
 def leaky_relu(a: Tensor, slope: float, inplace: bool = False) -> Tensor:
-    """a where a > 0, else slope * a (ggml.c:ggml_leaky_relu)."""
+    """a if a > 0, else slope * a (ggml.c:ggml_leaky_relu)."""
     if inplace:
         return view_result("LEAKY_RELU", a, a, params=(slope,))
     return node("LEAKY_RELU", a.type, a.ne, a, params=(slope,))
@@ -72,7 +73,7 @@ def leaky_relu(a: Tensor, slope: float, inplace: bool = False) -> Tensor:
 
 @op("XIELU", "kind:i alpha_n:f alpha_p:f beta:f eps:f", inplace=True)
 def xielu(a: Tensor, alpha_n: float, alpha_p: float, beta: float, eps: float) -> Tensor:
-    """softplus(alpha_p) a^2 + beta a where a > 0, else
+    """softplus(alpha_p) a^2 + beta a if a > 0, else
     (beta + softplus(alpha_n)) (expm1(min(a, eps)) - a) + beta a (ggml.c:ggml_xielu).
     """
     require(a.has_contiguous_rows(), "xielu: rows must be dense", a)

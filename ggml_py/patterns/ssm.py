@@ -1,5 +1,4 @@
-"""Patterns of SSM_CONV with its states, bias and SILU, and of SSM_SCAN that stores its states in a
-cache."""
+"""Fusion patterns of SSM_CONV with states, bias and SILU, and of SSM_SCAN with stored states."""
 
 from __future__ import annotations
 
@@ -16,8 +15,10 @@ def check_whole_view(t: Tensor | None) -> str:
 
 
 def keeps_the_last_inputs(m: Match) -> str:
-    """Check that the state precedes the new values, and that the inputs up to some times are
-    stored, one row per sequence."""
+    """Check that the state precedes the new values, and that the graph stores the last inputs.
+
+    Each stored window ends at some position, and has one row per sequence.
+    """
     joined = m["joined"]
     state = joined.source(0)
     if joined.param("dim") != 0 or joined.ne[3] != 1:
@@ -27,7 +28,7 @@ def keeps_the_last_inputs(m: Match) -> str:
     for kept in m.all_nodes("kept"):
         window = kept.src[0]
         if window is None or (window.ne, window.nb[:3]) != (state.ne, joined.nb[:3]):
-            return f"needs to store as many inputs as it reads; got {window}"
+            return f"needs to store the same number of inputs as it reads; got {window}"
         rows = kept.ne == row or (kept.ne == state.ne and kept.nb[:2] == dense)
         if window.view_offs >= joined.nb[1] or not rows:
             return f"needs rows of {row[0]} stored inputs, one row per sequence; got {kept}"
@@ -63,8 +64,8 @@ def states(m: Match) -> States:
     return States(x.n_elements, size, n_seqs, max(1, min(n_tokens, n_snapshots)))
 
 
-# The pattern does not check the cache that the states are read from. If the cache is also written,
-# the step reads its sources before it writes.
+# The pattern does not check the cache that supplies the states. If the step also writes this cache,
+# it reads its sources first.
 STATES_TO_CACHE = Pattern(
     """
     net! = SSM_SCAN(_, x, dt, a, b, c, ids)

@@ -1,10 +1,11 @@
-"""Taps: node values that an observer reads or changes, while all others are fused.
+"""Taps: nodes with values that an observer reads or changes; all other nodes may be fused.
 
 A value that no later node overwrites is an output, read after the run. The graph is cut after a
 node if its value is overwritten later or may be changed by the observer.
 
-A node's result may overwrite its sources, and a fused step may omit them. `Taps.sources` declares
-nodes whose sources are also read: then all sources are stored and not overwritten (`hold_sources`).
+A node's result may overwrite its sources, and a fused step may omit its sources. If the observer
+also reads sources, `Taps.sources` declares their nodes: then all their sources are stored and not
+overwritten (`hold_sources`).
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from ggml_py.tensor import FLAG_COMPUTE, FLAG_OUTPUT, Tensor
 class Taps:
     """Taps on the nodes of a graph.
 
-    tell   function called in every run with each node, in order of computation (with all nodes if
-           the scheduler watches all nodes)
+    tell   function called in every run with each node, in execution order (with all nodes if the
+           scheduler watches all nodes)
     read   nodes that the observer only reads
     stops  nodes that the observer may write to; later nodes read the changed values
-    sources  nodes whose sources the observer also reads, with the values that the node read
+    sources  nodes with sources that the observer also reads, at the values that the node read
     """
 
     tell: Callable[[Tensor], None]
@@ -38,11 +39,13 @@ class Taps:
 
 
 def split_taps(taps: Taps, graph: Graph) -> Taps:
-    """Turn read nodes that are changed later, or whose sources are read, into stops; keep other
-    nodes to the end.
+    """Separate read nodes into stops and outputs of the graph.
+
+    A node becomes a stop if its value may change later, or if the observer reads its sources.
+    Other nodes become outputs, which the observer reads after the run.
 
     Raises ValueError for a node that is not computed in this graph, and for a node in `sources`
-    whose op overwrites a source.
+    if its op overwrites a source.
     """
     place = {id(t): i for i, t in enumerate(graph.nodes) if t.flags & FLAG_COMPUTE}
     for t in (*taps.read, *taps.stops, *taps.sources):
@@ -59,7 +62,7 @@ def split_taps(taps: Taps, graph: Graph) -> Taps:
             last_write.update((id(w.root), place[id(t)]) for w in changed_tensors(t))
     stopped = {id(t): t for t in (*taps.stops, *taps.sources)}
     read = [t for t in taps.read if id(t) not in stopped]
-    # a cache, which outlives the graph, or an input
+    # caches, which outlive the graph, and inputs
     foreign = {id(t) for t in graph.leafs} | {id(t.root) for t in read if t.root.buffer is not None}
     kept = [
         t
@@ -98,7 +101,7 @@ def hold_sources(graph: Graph, nodes: Iterable[Tensor]) -> Graph:
 
 
 def cut(parts: Sequence[GraphPart], stops: Sequence[Tensor]) -> list[GraphPart]:
-    """Divide parts so that one ends with each of the stops."""
+    """Divide graph parts so that a part ends at each stop."""
     ends, found = {id(t) for t in stops}, list[GraphPart]()
     for part in parts:
         piece = replace(part, nodes=[])

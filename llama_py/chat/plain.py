@@ -1,7 +1,7 @@
-"""Format of responses of text and reasoning, without tool calls or schema.
+"""Response format with text and reasoning only, without tool calls or schema.
 
-It has the interface of `ChatFormat`, but needs neither grammars nor the formats of calls, which
-take time to import.
+It has the interface of `ChatFormat`. It does not import the modules for grammars and tool calls,
+which load slowly.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 
 class PlainReader:
-    """Reads a response in pieces.
+    """Reader that receives a response in pieces and separates its reasoning.
 
     Attributes:
-        answer: The response received before now.
+        answer: The response received to date.
     """
 
     def __init__(self, thoughts: Thoughts | None = None, start: str = "") -> None:
-        """Read a response that begins with a text of the prompt.
+        """Create a reader; the end of the prompt may begin the response.
 
         Args:
             thoughts: Separates reasoning from content; None: all is content.
@@ -40,7 +40,7 @@ class PlainReader:
         self.answer = ChatAnswer()
 
     def feed(self, text: str) -> list[AnswerDelta]:
-        """Add a piece of the response and return the deltas that are now certain."""
+        """Add a piece of the response and return the deltas that it completes."""
         return self._read(text, final=False)
 
     def rest(self) -> list[AnswerDelta]:
@@ -58,11 +58,11 @@ class PlainReader:
 
 @dataclass(frozen=True)
 class PlainFormat:
-    """Format of a response without calls: its generation and parsing.
+    """Format of a response without tool calls, for generation and parsing.
 
     Attributes:
-        prompt: The text of the whole prompt.
-            tags: The template's tags around reasoning, or None.
+        prompt: The complete prompt.
+        tags: The template's tags around reasoning, or None.
         thinks: The model may open reasoning itself.
         separates: Reasoning is separated from content.
     """
@@ -78,7 +78,7 @@ class PlainFormat:
 
     @cached_property
     def thinking(self) -> Thinking | None:
-        """Start and end of the response's reasoning."""
+        """Delimiters at the start and end of the response's reasoning."""
         return None if self.tags is None else detect_thinking(self.tags, self.prompt, self.thinks)
 
     def list_shown_tokens(self, tokenizer: Tokenizer) -> tuple[int, ...]:
@@ -86,15 +86,15 @@ class PlainFormat:
         return () if self.tags is None else control_tokens(self.tags, tokenizer)
 
     def call_scan(self) -> Callable[[bytes], bool] | None:
-        """Return None: an answer has no calls."""
+        """Return None: a response has no tool calls."""
         return None
 
     def constraint(self, tokenizer: Tokenizer, most: int | None = None) -> Constraint | None:
-        """Return None: an answer may be any text."""
+        """Return None: a response may be any text."""
         return None
 
     def parser(self) -> PlainReader:
-        """Return a reader of one answer."""
+        """Return a reader for one response."""
         if self.tags is None:
             return PlainReader()
         if self.separates:

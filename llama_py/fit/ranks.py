@@ -1,4 +1,4 @@
-"""Division of a model among processes on several machines, so that it fits their memory.
+"""Divide a model among processes on several machines so that it fits their memory.
 
     found = fit_ranks(open_header("model.gguf"), [64 << 30, 64 << 30], n_ctx=8192)
     found.use[1]          # bytes of rank 1: {"model": ..., "context": ..., "compute": ...}
@@ -24,7 +24,7 @@ from llama_py.params import ModelParams
 from llama_py.weights.placement import Placement, coarse
 
 PREFIX = "mpi"  # prefix of the names of ranks' devices
-MOST_PLANS = 8  # maximum plans with other shares
+MOST_PLANS = 8  # maximum number of plans with other shares
 
 Use = dict[str, int]
 
@@ -36,7 +36,7 @@ def find_rank(device: str) -> int:
 
 
 def by_rank(breakdown: Mapping[str, Mapping[str, int]]) -> list[Use]:
-    """Return bytes by rank and use, from a context's bytes by device and use."""
+    """Sum a context's bytes by device and use into bytes by rank and use."""
     found: list[Use] = [{} for _ in range(1 + max(map(find_rank, breakdown)))]
     for device, uses in breakdown.items():
         use = found[find_rank(device)]
@@ -47,7 +47,9 @@ def by_rank(breakdown: Mapping[str, Mapping[str, int]]) -> list[Use]:
 
 @dataclass(frozen=True, slots=True)
 class RanksFit:
-    """options  fields of ModelParams for this result, without the devices
+    """Result of `fit_ranks`: a division of the model, and the memory of each rank.
+
+    options  fields of ModelParams for this result, without the devices
     ctx      the planned context
     use      bytes by rank and use
     left     remaining bytes of each rank's memory; negative if the model does not fit
@@ -72,16 +74,16 @@ def fit_ranks(
     context: Mapping[str, Any] | None = None,
     repack: bool = True,
 ) -> RanksFit:
-    """Return the memory of each rank for a file; read only its metadata.
+    """Plan the division of a model file among ranks; read only its metadata.
 
     memory     bytes available to each rank
     n_ctx      cells of the context; None: the maximum, at minimum n_ctx_min per sequence
-    margin     bytes of memory to leave free
+    margin     bytes of each rank's memory that must remain free
     model, context   options of ModelParams and ContextParams; a missing `tensor_split` is chosen
-    repack     weights are repacked
+    repack     True if weights are repacked
 
     Raises BackendError for a division that does not match the number of ranks. If no division
-    fits, return the plan with the smallest lack of memory, with `fits` False.
+    fits, return the plan that lacks the least memory, with `fits` False.
     """
     plan = _Plans(file, memory, margin, dict(model or {}), dict(context or {}), repack)
     if n_ctx is not None:
@@ -121,7 +123,7 @@ class _Plans:
         return create_placement(devices, ModelParams(**{**self.model, "tensor_split": shares}))
 
     def _model(self, shares: Sequence[float]) -> PlannedModel:
-        """Return the model with these shares; the last model is cached."""
+        """Return the planned model for the given shares; the last model is cached."""
         key = tuple(shares)
         if key not in self._models:
             self._models = {key: PlannedModel(self.file, self._placement(shares), **self.model)}
@@ -145,7 +147,7 @@ class _Plans:
         for _ in range(MOST_PLANS):
             if best.fits:
                 break
-            # a rank also has memory that its share does not change
+            # part of a rank's memory does not depend on its share
             used = [max(sum(u.values()), 1) for u in best.use]
             moved = [s * r / u for s, r, u in zip(shares, room, used, strict=True)]
             shares = _round_shares(moved)
@@ -156,7 +158,7 @@ class _Plans:
         return self._use_layer_counts(best, n_ctx)
 
     def find_largest(self, fits: RanksFit, most: int, step: int) -> RanksFit:
-        """Return a plan with nearly the largest context at the shares of `fits`."""
+        """Return a plan with nearly the largest context that fits, for the shares of `fits`."""
         shares = fits.options["tensor_split"]
         if (best := self.plan(most, shares)).fits:
             return best
@@ -176,7 +178,7 @@ class _Plans:
         return best
 
     def _use_layer_counts(self, found: RanksFit, n_ctx: int) -> RanksFit:
-        """Return the plan with whole layers as shares, the output being one, if that is equal."""
+        """Return shares as numbers of layers, plus one for the output, if the division is equal."""
         names = [d.name for d in found.ctx.model.layer_devices]
         counts = [names.count(f"{PREFIX}{i}") for i in range(len(self.memory))]
         if self.shares_layers or sum(counts) < len(names):
@@ -188,5 +190,5 @@ class _Plans:
 
 
 def _round_shares(shares: Sequence[float]) -> list[float]:
-    """Round shares to readable numbers, the largest 100."""
+    """Round shares to readable numbers; the largest becomes 100."""
     return [max(round(100 * s / max(shares)), 1) for s in shares]

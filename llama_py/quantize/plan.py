@@ -1,4 +1,4 @@
-"""Plan of a quantized file: every tensor with its new type, and the metadata."""
+"""Plan a quantized file: the new type of each tensor, and the metadata."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from llama_py.quantize.prune import order, pruned_metadata, rename_tensors
 
 QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION
 SPLIT = ("split.no", "split.count", "split.tensors.count")
-NO_BYTES = np.empty(0, np.uint8)  # of tensors that are not yet quantized
-MOST_TEXT = 127  # maximum bytes of a text in llama.cpp's metadata
+NO_BYTES = np.empty(0, np.uint8)  # data of tensors before quantization
+MOST_TEXT = 127  # maximum bytes of a string in llama.cpp's metadata
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,7 @@ class TensorJob:
     source  tensor in the file; its bytes are copied if `type` is its type
     name    new name
     part    index of its shard, if the output has shards
-    fell_back  the chosen type does not fit its rows
+    fell_back  True if the chosen type does not fit the tensor's rows
     """
 
     source: TensorInfo
@@ -66,14 +66,14 @@ class TensorJob:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the new tensor in a file."""
+        """Size in bytes of the new tensor in a file."""
         if self.copies:
             return self.source.as_stored().nbytes
         return file_size(self.type, self.source.ne)
 
     @property
     def target_info(self) -> TensorInfo:
-        """Return the tensor as it will be."""
+        """Return the new tensor's name, type and shape."""
         source = self.source
         if self.copies:
             return source.as_stored().rename(self.name)
@@ -81,7 +81,7 @@ class TensorJob:
 
 
 def jobs(file: GGUFFile, wishes: Wishes, imatrix: Imatrix | None) -> list[TensorJob]:
-    """Return all tensors in the order of the new file.
+    """Return a job for each tensor, in the order of the new file.
 
     Raises GGUFError if no type fits, and for tensors that are quantized already.
     """
@@ -96,7 +96,7 @@ def jobs(file: GGUFFile, wishes: Wishes, imatrix: Imatrix | None) -> list[Tensor
 
 
 def _parts(file: GGUFFile) -> dict[int, int]:
-    """Return the number of each mapped shard."""
+    """Return the index of each shard, by the id of its mapping."""
     seen = dict.fromkeys(id(t.mapped) for t in file.tensors.values())
     return {part: number for number, part in enumerate(seen)}
 
@@ -211,7 +211,7 @@ def check_imatrix(work: Sequence[TensorJob], imatrix: Imatrix | None) -> None:
             if found.size != wanted:
                 raise GGUFError(
                     f"{job.name}: the importance matrix has {found.size} values for it, expected "
-                    f"{wanted}; use one of the same model"
+                    f"{wanted}; use a matrix of the same model"
                 )
 
 

@@ -1,4 +1,4 @@
-"""Web page at `/`: a chat in the browser (dev/make/chat_page), as files of the package."""
+"""Chat page at `/`, served from the files that dev/make/chat_page builds into the package."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Handle = Callable[[Request], Awaitable[Response]]
 
 
 def file(name: str) -> Handle:
-    """Return a handler of one of the page's files; it requires no key and no model."""
+    """Return a handler that serves one file of the page, without an API key or a model."""
 
     async def handle(request: Request) -> Response:
         return Response(_content(name), media_type=TYPES[name], headers=HEADERS)

@@ -1,4 +1,4 @@
-"""Results of llama-py-bench as Markdown, CSV, JSON, JSON lines or SQL; names as llama-bench's."""
+"""Print benchmark results as Markdown, CSV, JSON, JSON lines or SQL, with llama-bench's names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
 
 @dataclass(frozen=True)
 class BenchResult:
-    """One measured test; every field is a column of the data formats. Sizes in bytes."""
+    """Result of one benchmark test. Each field is a column of the data formats; sizes in bytes."""
 
     version: str
     cpu_info: str
@@ -56,7 +56,7 @@ class BenchResult:
 
     @property
     def test(self) -> str:
-        """`pp512`, `tg128`, `pp512+tg128`, each perhaps with ` @ d1024` and ` new`."""
+        """Test name: `pp512`, `tg128`, `pp512+tg128`, then ` @ d1024` and ` new` if set."""
         return test_name(self.n_prompt, self.n_gen, self.n_depth, self.new_context)
 
 
@@ -103,7 +103,7 @@ def result(test: Test, model: Model, ctx: Context, samples: list[int]) -> BenchR
 
 
 def _backend(device: str) -> str:
-    """Return the backend of a device that may have been opened twice."""
+    """Return the backend name of a device, without its number and instance suffix."""
     return device.partition(".")[0].rstrip("0123456789").upper()
 
 
@@ -135,7 +135,7 @@ class CSV:
         print(",".join(f'"{value}"' for value in quoted), flush=True)
 
     def footer(self) -> None:
-        """Print no footer."""
+        """Omit the footer, which CSV lacks."""
 
 
 def _to_text(value: Any) -> Any:
@@ -143,17 +143,17 @@ def _to_text(value: Any) -> Any:
 
 
 class JSONLines(CSV):
-    """An object a line."""
+    """JSON lines output: one object per line and test."""
 
     def header(self) -> None:
-        """Print no header."""
+        """Omit the header: each line names its fields."""
 
     def row(self, r: BenchResult) -> None:
         print(json.dumps(vars(r)), flush=True)
 
 
 class JSON(CSV):
-    """A list of objects."""
+    """JSON output: a list with one object per test."""
 
     def header(self) -> None:
         self.separator = "[\n"
@@ -167,7 +167,7 @@ class JSON(CSV):
 
 
 class SQL(CSV):
-    """Statements that make a table and fill it."""
+    """SQL output: statements that create a table and insert one row per test."""
 
     def header(self) -> None:
         kinds = {"str": "TEXT", "int": "INTEGER", "bool": "INTEGER", "float": "REAL"}
@@ -190,7 +190,11 @@ def repr_sql(text: str) -> str:
 
 
 class Column(NamedTuple):
-    """Column of the table. `width` < 0: left-aligned; `option`: shown only with this option."""
+    """Column of the Markdown table.
+
+    width   characters; a negative number aligns to the left
+    option  the column is shown only if this option differs from its default
+    """
 
     key: str
     title: str
@@ -216,7 +220,7 @@ COLUMNS_MD = (
 
 
 class BenchTable(CSV):
-    """Table like llama-bench's: varied or always relevant columns, and the compute buffer."""
+    """Markdown table like llama-bench's, plus the compute buffer and each option that is set."""
 
     def header(self) -> None:
         given, default = vars(self.options), vars(type(self.options)())

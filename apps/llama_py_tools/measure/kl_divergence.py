@@ -1,6 +1,6 @@
-"""Divergence of a model's predictions from another model's, by llama-perplexity's measures.
+"""KL divergence between the predictions of two models, with llama-perplexity's statistics.
 
-The other model's file has llama-perplexity's format (perplexity.cpp:process_logits): the tokens
+The base model's file has llama-perplexity's format (perplexity.cpp:process_logits): the tokens
 of all windows, and for each scored token the log probabilities in 16 bits each.
 """
 
@@ -25,13 +25,13 @@ U16 = npt.NDArray[np.uint16]
 MAGIC = b"_logits_"
 HEAD = len(MAGIC) + 3 * 4  # followed by n_ctx, n_vocab, n_chunk
 LEAST = 100  # scored tokens; with fewer, statistics are omitted
-DEEPEST = np.float32(16)  # probabilities below e^-16 are equal in the file
+DEEPEST = np.float32(16)  # the file stores log probabilities down to this far below the largest
 PERCENTILES = (99.9, 99.0, 95.0, 90.0, 50.0, 10.0, 5.0, 1.0, 0.1)
 QUARTILES = (75.0, 25.0)
 
 
 def row_words(n_vocab: int) -> int:
-    """Return the 16-bit words of a row: step and minimum as float32, then an even number."""
+    """Return the 16-bit words per row: float32 step and minimum, then values, padded to even."""
     return 2 * ((n_vocab + 1) // 2) + 4
 
 
@@ -41,8 +41,10 @@ def n_scored(n_ctx: int) -> int:
 
 
 def pack(logits: F32) -> U16:
-    """Pack log probabilities of rows [n, n_vocab] in 16 bits each, between the largest and 16 below
-    it, or the smallest. -> [n, row_words]"""
+    """Pack logits [n, n_vocab] as 16-bit log probabilities, [n, row_words].
+
+    The 16 bits cover the range from the largest value down to 16 below, or to the smallest.
+    """
     n, n_vocab = logits.shape
     high = logits.max(axis=1, keepdims=True)
     low = np.maximum(logits.min(axis=1, keepdims=True), high - DEEPEST)
@@ -56,7 +58,7 @@ def pack(logits: F32) -> U16:
 
 
 def unpack(rows: U16, n_vocab: int) -> F32:
-    """Unpack the log probabilities, [n, n_vocab]."""
+    """Unpack rows into log probabilities, [n, n_vocab]."""
     head = np.ascontiguousarray(rows[:, :4]).view(np.float32)
     found: F32 = head[:, :1] * rows[:, 4 : 4 + n_vocab].astype(np.float32) + head[:, 1:]
     return found
@@ -70,22 +72,22 @@ def _log_sum(logits: F32, high: F32) -> F32:
 
 
 class BaseWriter:
-    """Writes log probabilities to a file."""
+    """Writer of the base model's log probabilities to a file."""
 
     def __init__(self, file: BinaryIO, windows: I32, n_vocab: int) -> None:
-        """Write the header; windows: their tokens, [n_chunk, n_ctx]."""
+        """Write the header and the tokens of all windows, [n_chunk, n_ctx]."""
         self._file = file
         n_chunk, n_ctx = windows.shape
         self._file.write(MAGIC + np.array([n_ctx, n_vocab, n_chunk], "<i4").tobytes())
         self._file.write(windows.astype("<i4").tobytes())
 
     def add(self, logits: F32) -> None:
-        """Write logits of a window's scored tokens, [n_scored, n_vocab]."""
+        """Append a window's log probabilities, from logits of scored tokens [n_scored, n_vocab]."""
         self._file.write(pack(logits).tobytes())
 
 
 class Base:
-    """Predictions of another model: windows of tokens [n_chunk, n_ctx], and log probabilities.
+    """Base model's predictions from a file: token windows [n_chunk, n_ctx], log probabilities.
 
     Raises GGMLError for a file of another format, or a truncated file.
     """
@@ -110,17 +112,17 @@ class Base:
         self._rows = rows.reshape(n_chunk, n_scored(n_ctx), row_words(self.n_vocab))
 
     def log_probs(self, window: int) -> F32:
-        """Read log probabilities of a window's scored tokens. -> [n_scored, n_vocab]"""
+        """Read the log probabilities of a window's scored tokens, [n_scored, n_vocab]."""
         return unpack(self._rows[window], self.n_vocab)
 
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Measures of some tokens, one element each.
+    """Statistics of scored tokens; each array has one element per token.
 
     nll, nll_base  -log p of the next token, by this model and by the base
     kld            KL divergence of this model's prediction from the base's
-    same_top       both have the same most likely token
+    same_top       True if both models have the same most likely token
     """
 
     nll: F64
@@ -130,13 +132,15 @@ class Divergence:
 
     @property
     def p_diff(self) -> F64:
-        """Difference of the token's probability from the base's."""
+        """Probability of the next token, minus its probability by the base."""
         return np.exp(-self.nll) - np.exp(-self.nll_base)
 
 
 def divergence(logits: F32, base: F32, targets: I32) -> Divergence:
-    """Compare logits [n, n_vocab] with another model's log probabilities, at the next tokens
-    [n] (perplexity.cpp:log_softmax with base_log_prob)."""
+    """Compare logits [n, n_vocab] with the base's log probabilities, for the next tokens [n].
+
+    Follows perplexity.cpp:log_softmax with base_log_prob.
+    """
     high, index = logits.max(axis=1, keepdims=True), np.arange(len(targets))
     total = high + _log_sum(logits, high)
     likely = base > -DEEPEST
@@ -154,7 +158,7 @@ Value = tuple[float, float]  # value and its standard error
 
 
 def mean(values: F64) -> Value:
-    """Return the mean, and its error for more than ten values."""
+    """Return the mean and its standard error, which is 0 for ten values or fewer."""
     n, f = len(values), float(values.mean())
     df = float((values**2).mean()) - f * f
     return f, math.sqrt(df / (n - 1)) if df > 0 and n > 10 else 0.0
@@ -168,7 +172,7 @@ def covariance(a: F64, b: F64) -> float:
 
 @dataclass
 class Divergences:
-    """Divergences of all tokens added to date."""
+    """Divergences of all scored tokens, accumulated over windows."""
 
     parts: list[Divergence] = field(default_factory=list)
 
@@ -180,7 +184,7 @@ class Divergences:
         return Divergence(*(np.concatenate([getattr(p, n) for p in self.parts]) for n in names))
 
     def line(self) -> str:
-        """Return a row of the table that grows with each window."""
+        """Return the table row that is printed after each window."""
         d = self.concatenate()
         (log_ppl, error), (ratio, ratio_error) = mean(d.nll), log_ratio(d)
         ppl = math.exp(log_ppl)
@@ -277,8 +281,7 @@ def _pm(value: float, error: float) -> str:
 
 
 def of_logits(logits: F32, expected: F32, targets: Sequence[int]) -> Divergence:
-    """Compare two models' logits [n, n_vocab] of the same tokens, without a file between, in
-    float64."""
+    """Compare two models' logits [n, n_vocab] of the same tokens in float64, without a file."""
     ours, theirs = (x.astype(np.float64) for x in (logits, expected))
     high = theirs.max(axis=1, keepdims=True)
     base = theirs - high - _log_sum(theirs, high)  # type: ignore[arg-type]

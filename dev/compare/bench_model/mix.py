@@ -1,4 +1,4 @@
-"""Type of each matrix: llama.cpp's rule (llama-quant.cpp:llama_tensor_get_type)."""
+"""Choose the type of each matrix like llama.cpp (llama-quant.cpp:llama_tensor_get_type)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BASE = {
     "IQ4_XS": Type.IQ4_XS,
     "Q4_0": Type.Q4_0,
 }
-# The replacement of a type if a row is not a multiple of its block of 256.
+# Replaces a type with blocks of 256 values if the row length is not a multiple of 256.
 SMALLER_BLOCK = {
     Type.Q4_K: Type.Q5_0,
     Type.Q5_K: Type.Q5_1,
@@ -29,7 +29,7 @@ VALUES = ("attn_v.weight", "attn_qkv.weight")
 
 
 class Mix:
-    """Types of one file. `kind` is a key of BASE; the `_M` types give some layers more bits.
+    """Tensor types of one file. `kind` is a key of BASE; `_M` types give some layers more bits.
 
     n_gqa  query heads per key head
     """
@@ -52,7 +52,7 @@ class Mix:
         return Type.Q6_K if self.medium and self._is_sensitive(name) else self.base
 
     def _is_early_or_shared(self, name: str) -> bool:
-        """Return True for values shared by several heads, and for the first down projections."""
+        """Return True for value projections that heads share, and for early down projections."""
         if name in self.values:
             return self.n_gqa >= 4
         layer = re.match(r"blk\.(\d+)\.ffn_down", name)
@@ -67,12 +67,12 @@ class Mix:
 
 
 def gets_more_bits(i: int, n: int) -> bool:
-    """Return True for the first and last eighth, and every third layer between."""
+    """Return True if layer `i` of `n` is in the first or last eighth, or every third between."""
     return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
 
 
 def fitting(wanted: Type, row: int) -> Type:
-    """Return `wanted`, or llama.cpp's fallback if a row is not a multiple of its block."""
+    """Return `wanted`, or llama.cpp's fallback if the row length is not a multiple of its block."""
     for candidate in (wanted, SMALLER_BLOCK.get(wanted, wanted)):
         if row % GGML_QUANT_SIZES[candidate][0] == 0:
             return candidate

@@ -1,9 +1,10 @@
-"""A process that computes on request, so that several processes can be compared in turns: a slow
-moment of the machine affects all of them.
+"""Process that measures the speed of a prompt or of generation on request.
+
+Several such processes run interleaved, so a slow moment of the machine affects each process.
 
     [mpiexec -n N] python -m dev.compare.links.turns MODEL N_PROMPT N_GEN THREADS [DEVICE]
 
-For each `pp` or `tg` on stdin it prints the seconds of a prompt, or of N_GEN tokens.
+For each line `pp` or `tg` on stdin, it prints the seconds of a prompt, or of N_GEN tokens.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ TESTS = "pp", "tg"
 
 
 class Player:
-    """Such a process, warm."""
+    """Running timing process that has finished its warmup."""
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str]) -> None:
         self.process = subprocess.Popen(
@@ -49,7 +50,7 @@ class Player:
 
 
 def taken(players: Mapping[str, Player], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Return seconds by test and player, one per round; each round starts with another player."""
+    """Return seconds by test and player, one per round; rounds start with different players."""
     found = {test: {name: list[float]() for name in players} for test in TESTS}
     names = [*players]
     for test in TESTS:
@@ -61,8 +62,7 @@ def taken(players: Mapping[str, Player], rounds: int) -> dict[str, dict[str, lis
 
 
 def rate_kept(own: Sequence[float], other: Sequence[float]) -> tuple[float, float, float]:
-    """Return the speed of the second player relative to the first: the median of rounds, and the
-    quartiles."""
+    """Return the speed of `other` relative to `own`: the median of rounds, and the quartiles."""
     ratios = [a / b for a, b in zip(own, other, strict=True)]
     low, _, high = quantiles(ratios, n=4)
     return median(ratios), low, high

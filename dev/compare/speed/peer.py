@@ -1,4 +1,4 @@
-"""Compared engines: all modules of `peers`."""
+"""Engines that the speed comparison can run: one per module of `peers`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ OURS = "ours"
 
 @dataclass(frozen=True)
 class Peer:
-    """Engine and the command that starts it.
+    """One compared engine, and the command that starts it.
 
-    file    the module in `peers` whose `Loaded` is the engine
+    file    the module in `peers` that defines the engine, `Loaded`
     python  the Python interpreter with the engine's packages, or the command that starts it
     how     arguments of `Loaded` in addition to model and threads
     """
@@ -38,7 +38,7 @@ def modules() -> Iterator[ModuleType]:
 
 
 def add_options(p: argparse.ArgumentParser) -> None:
-    """Add the option of each module: OPTION has its flag, and the arguments of argparse."""
+    """Add each module's option; its OPTION has the flag, and the arguments for argparse."""
     for module in modules():
         if module.OPTION:
             flag, how = module.OPTION

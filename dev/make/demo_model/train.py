@@ -1,9 +1,9 @@
-"""Train the demonstration model on one text and write it as GGUF.
+"""Train the demo model on one text and write it as GGUF.
 
     python -m dev.make.demo_model.train --corpus tinyshakespeare.txt --out OUT
 
-20 minutes on 2 cores. OUT gets demo-f32.gguf, demo-f16.gguf, demo.gguf (Q8_0), tokenizer.json,
-best.pt and train.log. A run is determined by --seed, --threads and the versions used.
+Takes 20 minutes on 2 cores. OUT gets demo-f32.gguf, demo-f16.gguf, demo.gguf (Q8_0), best.pt,
+tokenizer.json and train.log. A run is determined by --seed, --threads and the versions used.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger("demo_model")
 
 @dataclass(frozen=True)
 class Recipe:
-    """Training settings of the bundled model, which is step 2700 of a 3000 step plan."""
+    """Training settings of the bundled model, which is step 2700 of a 3000-step schedule."""
 
     seed: int = 1
     threads: int = 2
@@ -38,7 +38,7 @@ class Recipe:
     stop: int = 2700
     batch: int = 4
     lr: float = 2.5e-3
-    final_lr: float = 0.02  # end of the cosine, as a share of lr
+    final_lr: float = 0.02  # last learning rate of the cosine, as a fraction of lr
     warmup: int = 100
     weight_decay: float = 0.4
     mtp_weight: float = 0.3
@@ -47,7 +47,7 @@ class Recipe:
     log_every: int = 50
 
     def lr_at(self, step: int) -> float:
-        """Return a linear warmup times a cosine over `steps`."""
+        """Return the learning rate: a linear warmup, multiplied by a cosine over `steps`."""
         cosine = 0.5 * (1 + math.cos(math.pi * step / self.steps))
         decay = self.final_lr + (1 - self.final_lr) * cosine
         return self.lr * min(1.0, step / self.warmup) * decay
@@ -66,7 +66,7 @@ def optimizer(model: Model, r: Recipe) -> torch.optim.Optimizer:
 
 
 def losses(model: Model, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return trunk, MTP and load-balance loss of a batch.
+    """Return trunk, MTP and load balancing loss of a batch.
 
     The MTP layer learns half from the text and half from the trunk's own distribution, because
     drafts are accepted if they agree with the trunk.
@@ -118,7 +118,7 @@ def train(model: Model, ids: Tensor, held_out: Tensor, r: Recipe) -> Figures:
         elif step % r.log_every == 0:
             log.info(done)
     if best is None:
-        raise ValueError(f"nothing to train: the recipe stops at step {min(r.steps, r.stop)}")
+        raise ValueError(f"no training step: the recipe stops at step {min(r.steps, r.stop)}")
     model.load_state_dict(best_state)
     return best
 
@@ -132,7 +132,7 @@ def report(model: Model, bpe: tk.Tokenizer, held_out: Tensor, seed: int) -> None
     rng, prompt = torch.Generator().manual_seed(seed), bpe.encode("ROMEO:\n").ids
     for temperature in (0.8, 0.0):
         ids, hits = generate(model, prompt, 160, temperature, rng)
-        log.info(f"temperature {temperature}, drafts right {hits:.2f}\n{bpe.decode(ids)}")
+        log.info(f"temperature {temperature}, accepted drafts {hits:.2f}\n{bpe.decode(ids)}")
 
 
 def run(corpus_file: Path, out: Path, r: Recipe) -> None:
@@ -149,8 +149,8 @@ def run(corpus_file: Path, out: Path, r: Recipe) -> None:
     )
     model = Model(c)
     total, mtp = (sum(p.numel() for p in m.parameters()) for m in (model, model.mtp))
-    log.info(f"parameters {total} of which MTP {mtp}; {r}")
-    log.info(f"delta rule, chunked against sequential: {delta.largest_difference():.1e}")
+    log.info(f"parameters {total}, including {mtp} of MTP; {r}")
+    log.info(f"delta rule, chunked and sequential differ by {delta.largest_difference():.1e}")
     train(model, ids, held_out, r)
     torch.save(model.state_dict(), out / "best.pt")
     vocabulary = tokenizer.vocabulary(bpe)
@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=Recipe.seed)
     parser.add_argument("--threads", type=int, default=Recipe.threads)
     parser.add_argument(
-        "--stop-step", type=int, default=Recipe.stop, help="stop here; the schedule stays"
+        "--stop-step", type=int, default=Recipe.stop, help="last step; the schedule is unchanged"
     )
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
-"""The models that llama.cpp's own test-llama-archs writes, made without it.
+"""Rebuild the models of llama.cpp's test-llama-archs without running it.
 
-A file has metadata, names and shapes of tensors, and values from a seed and the tensors' names
-(tests/test-llama-archs.cpp:set_tensor_data). The values are computed here, by
-C++'s Mersenne Twister and polar method. In a few values the logarithm of the C library rounds
-otherwise than NumPy's, so that they differ by the last bit.
+A file has metadata, names and shapes of tensors, and values that depend on a seed and the tensor's
+name (tests/test-llama-archs.cpp:set_tensor_data). This module computes the values with C++'s
+Mersenne Twister and polar method. A few values differ in the last bit, since the C library's
+logarithm rounds differently from NumPy's.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Floats = NDArray[np.float32]
 
 
 def values(name: str, n: int) -> Floats:
-    """Make the values of a tensor."""
+    """Compute the values of the tensor with this name."""
     made = _normal(SEED ^ _hash(name), n) * np.float32(DEVIATION)
     return -np.abs(made) if "ssm_a" in name else made
 
@@ -79,15 +79,17 @@ def _hash(text: str) -> int:
 
 @cache
 def stored() -> Mapping[str, Mapping[str, Any]]:
-    """Return metadata, tensors, digests of node lists, and some logits by file name. `forms`:
-    variants of blocks of the reference, if llama.cpp b11739 has others; `newest`: the lists are
-    b11739's; number of nodes, and NMSE."""
+    """Return the recorded data by file name: metadata, tensors, node list digests, some logits.
+
+    It also has the number of nodes and the NMSE. `forms` are the block variants of the reference
+    llama.cpp, if b11739 uses other variants. With `newest`, the node lists are from b11739.
+    """
     found: dict[str, dict[str, Any]] = json.loads(lzma.decompress(DATA.read_bytes()))
     return found
 
 
 def file_of(name: str, with_values: bool) -> Any:
-    """Return the source of a model; without values its bytes are placeholders."""
+    """Return a model's data source; without values, its bytes are placeholders."""
     about = stored()[name]
 
     def info(tensor: str, ne: Sequence[int]) -> TensorInfo:
@@ -105,16 +107,16 @@ def file_of(name: str, with_values: bool) -> Any:
 
 
 def described(path: Path) -> dict[str, Any]:
-    """Return the stored data of a file that test-llama-archs has written.
+    """Return the data to record from a file that test-llama-archs wrote.
 
     Raises:
-        ValueError: A tensor has other values than `values` makes.
+        ValueError: A tensor's values differ from the result of `values`.
     """
     with GGUFFile.open(path) as file:
         for name, t in file.tensors.items():
             there, here = t.data.view(np.float32), values(name, math.prod(t.ne))
             if np.abs(there - here).max() > 1e-7:
-                raise ValueError(f"{path}: {name} has other values than the recipe makes")
+                raise ValueError(f"{path}: {name} has values that differ from the recipe")
         return {
             "metadata": {key: plain(value) for key, value in file.metadata.items()},
             "tensors": {name: list(t.ne) for name, t in file.tensors.items()},
@@ -133,7 +135,7 @@ def tokens() -> list[int]:
 
 
 def list_nodes(engine: Any, memory: bool) -> list[Record]:
-    """Return the nodes of a prompt's graph; with a memory, also of one more token."""
+    """Return the nodes of a prompt's graph and, with `memory`, of the next token's graph."""
     engine.run(batch(tokens(), outputs="last" if memory else "all"))
     if memory:
         engine.run(batch([1], first=N_TOKENS))
@@ -152,7 +154,7 @@ def digest(nodes: Sequence[Record]) -> str:
 
 
 def nmse(expected: NDArray[Any], found: NDArray[Any]) -> float:
-    """Return the NMSE without forbidden tokens, whose logits are the smallest floats."""
+    """Return the NMSE without forbidden tokens, which have the smallest float as logit."""
     allowed = np.minimum(expected, found) > -3e38
     a, b = expected[allowed].astype(np.float64), found[allowed].astype(np.float64)
     return float(np.square(a - b).sum() / np.square(a).sum())

@@ -1,7 +1,7 @@
-"""Files and rows for comparing quantization, and the results of llama-quantize.
+"""Files and rows for comparing quantization with llama.cpp, and the results of llama-quantize.
 
-A file is only a header: its tensors have the sizes of large models, and the file is sparse.
-`llama-quantize --dry-run` prints the decisions of the real tool.
+A file is sparse and has a GGUF header only, so its tensors can be as big as in large models.
+`llama-quantize --dry-run` prints the types that llama.cpp chooses.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ from llama_py.gguf.write import encode, head
 
 DATA = Path(__file__).parents[3] / "tests" / "data" / "quantize"
 TYPES, BLOCKS = "types.json.xz", "blocks.npz"
-WIDTH = 256  # replaces shorter rows of the tiny model
+WIDTH = 256  # minimum row length of tiny models
 
 Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Case:
-    """metadata  of the file
+    """File to quantize, with the options of llama-quantize.
+
+    metadata  metadata of the file
     tensors   ne by name; all are f16, or f32 with one dimension
     types     target types
-    options   llama-quantize's
-    imatrix   True for an importance matrix
+    options   options of llama-quantize
+    imatrix   True to use an importance matrix
     """
 
     metadata: Mapping[str, Any]
@@ -51,7 +53,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Shape:
-    """A decoder with many layers."""
+    """Shape of a decoder with many layers."""
 
     arch: str
     n_layer: int
@@ -123,7 +125,7 @@ def _layers(s: Shape) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
 
 
 def tiny_case(arch: str, variant: str) -> Case:
-    """Return a tiny model with rows of whole blocks, and a few types."""
+    """Return the case of a tiny model with rows of complete blocks, and a few types."""
     made = tiny.find(arch, variant)
     tensors = {
         name: (-(-ne[0] // WIDTH) * WIDTH, *ne[1:]) if len(ne) > 1 else ne
@@ -133,7 +135,7 @@ def tiny_case(arch: str, variant: str) -> Case:
 
 
 def write_head(path: Path, case: Case, matrices: str = "f16") -> None:
-    """Write the file, whose tensors take no space.
+    """Write a sparse file, without disk space for the tensors.
 
     matrices  the type of tensors with more than one dimension
     """
@@ -163,7 +165,7 @@ def _encoded(value: Any) -> bytes:
 
 
 def packed(types: Sequence[str]) -> str:
-    """Return types with repetitions: `f32 3*q4_K`."""
+    """Return types as a string with repeat counts: `f32 3*q4_K`."""
     runs = [(type, len(list(run))) for type, run in groupby(types)]
     return " ".join(type if n == 1 else f"{n}*{type}" for type, n in runs)
 
@@ -172,7 +174,7 @@ _LINE = re.compile(r"^\[ *\d+/ *\d+\] (\S+) +- \[.*\], type = +(\w+), size = .*?
 
 
 def dry_run(tool: Path, path: Path, type: str, options: Sequence[str]) -> list[str] | None:
-    """Return the tensors' types in the new file by the real tool; None if it refuses."""
+    """Return the types that llama-quantize chooses for the tensors; None if it fails."""
     command = [str(tool), "--dry-run", *options, str(path), type]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     found = printed_types(done.stdout + done.stderr)
@@ -180,7 +182,7 @@ def dry_run(tool: Path, path: Path, type: str, options: Sequence[str]) -> list[s
 
 
 def printed_types(text: str) -> list[str]:
-    """Return the tensors' types in the new file, as the real quantizer prints them."""
+    """Return the tensors' new types from the output of llama-quantize."""
     return [m[3] or m[2] for line in text.splitlines() if (m := _LINE.match(line))]
 
 
@@ -199,7 +201,7 @@ def rows() -> tuple[Floats, Floats]:
 
 
 def quantized(library: Path) -> Callable[[GGMLType, Floats, Floats | None], npt.NDArray[np.uint8]]:
-    """Return the real ggml_quantize_chunk, from libggml-base."""
+    """Return llama.cpp's ggml_quantize_chunk, from the library libggml-base."""
     chunk = ctypes.CDLL(str(library)).ggml_quantize_chunk
     chunk.restype = ctypes.c_size_t
     i64, address = ctypes.c_int64, ctypes.c_void_p
@@ -215,6 +217,6 @@ def quantized(library: Path) -> Callable[[GGMLType, Floats, Floats | None], npt.
 
 
 def recorded_types() -> dict[str, dict[str, str]]:
-    """Return the packed types of tensors, by case and type of the file."""
+    """Return the recorded tensor types as packed strings, by case and file type."""
     found: dict[str, dict[str, str]] = json.loads(lzma.decompress((DATA / TYPES).read_bytes()))
     return found

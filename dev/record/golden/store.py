@@ -1,4 +1,4 @@
-"""Files of a recording: `ARCH/VARIANT.json` (its origin), `.nodes.xz`, `.npz`."""
+"""Read and write recordings: `ARCH/VARIANT.json` (the origin), `.nodes.xz`, `.npz`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class About:
     """Origin of a recording.
 
     gguf    sha256 of the tiny model's file
-    recipe  the dictionary of the model
+    recipe  the settings of the tiny model
     runs    the names of its runs (golden.runs.RUNS)
     """
 
@@ -37,12 +37,12 @@ class About:
 
 
 def recorded() -> list[tuple[str, str]]:
-    """Return each recorded (architecture, variant)."""
+    """Return (architecture, variant) of each recording."""
     return sorted((p.parent.name, p.stem) for p in DATA.glob("*/*.json"))
 
 
 def recipe(arch: str, variant: str) -> dict[str, Any]:
-    """Return the dictionary as JSON, without fields that do not affect the model."""
+    """Return a tiny model's settings as JSON, without fields that do not affect the model."""
     said = _said(json.loads(json.dumps(asdict(find(arch, variant)))))
     for name in ("familiar", "forms"):
         said.pop(name, None)
@@ -50,7 +50,7 @@ def recipe(arch: str, variant: str) -> dict[str, Any]:
 
 
 def _said(fields: dict[str, Any]) -> dict[str, Any]:
-    """Omit empty fields: a new field changes only recordings that use it."""
+    """Omit empty fields, so that a new field changes only recordings that use it."""
     return {key: value for key, value in fields.items() if value}
 
 
@@ -66,7 +66,7 @@ def about(arch: str, variant: str) -> About:
 
 @lru_cache(4)  # large lists slow down the garbage collector
 def nodes(arch: str, variant: str) -> dict[str, list[Record]]:
-    """Return the node lists by run."""
+    """Return a recording's node lists by run."""
     packed = (DATA / arch / f"{variant}.nodes.xz").read_bytes()
     lists: dict[str, list[Record]] = json.loads(lzma.decompress(packed))
     return lists
@@ -74,12 +74,12 @@ def nodes(arch: str, variant: str) -> dict[str, list[Record]]:
 
 @cache
 def values(arch: str, variant: str) -> dict[str, NDArray[Any]]:
-    """Return the arrays by `run.name`."""
+    """Return a recording's arrays by `run.name`."""
     return dict(np.load(DATA / arch / f"{variant}.npz"))
 
 
 def save(arch: str, variant: str, what: About, results: Mapping[str, Result]) -> int:
-    """Write the three files. -> their size in bytes"""
+    """Write the three files and return their size in bytes."""
     folder = DATA / arch
     folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"{variant}{end}" for end in (".json", ".nodes.xz", ".npz")]

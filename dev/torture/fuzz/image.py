@@ -1,4 +1,4 @@
-"""GGUF file as parts that can be changed one by one, to valid or false values."""
+"""GGUF file as separate parts; each can be changed to a valid or invalid value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from dev.torture.fuzz.gguf_bytes import Tensor, array, kv, pieces, string, u32
 from dev.torture.fuzz.numbers import kind_of, shown
 
-I32 = 26  # GGUF's number of the type
+I32 = 26  # GGUF's type number
 
 
 @dataclass
@@ -28,13 +28,13 @@ class Items:
         return array(self.kind, self.values, self.n)
 
     def __str__(self) -> str:
-        said = "" if self.n is None else f", said to be {self.n}"
+        said = "" if self.n is None else f", declared as {self.n}"
         return f"{len(self.values)} {self.kind}{said} {shown(self.values[:4])}"
 
 
 @dataclass
 class Pair:
-    """A key and its value. raw: bytes after the key in place of type and value."""
+    """Metadata key and value; `raw` bytes after the key replace its type and value."""
 
     key: str | bytes
     kind: str
@@ -55,7 +55,11 @@ class Pair:
 
 @dataclass
 class Image:
-    """Parts of a file. end: length of a truncated file; None: all. more: bytes after it."""
+    """Parts of a GGUF file.
+
+    end   length of a truncated file; None: complete
+    more  bytes after the end of the file
+    """
 
     pairs: list[Pair] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
@@ -100,7 +104,7 @@ class Image:
         self.pairs.append(pair)
 
     def copy(self) -> Image:
-        """Return a copy to change; it shares the tensors' bytes."""
+        """Return a copy that can be changed; it shares the tensors' bytes."""
         return replace(
             self,
             pairs=[replace(p) for p in self.pairs],
@@ -124,7 +128,7 @@ def _pair(key: str, value: Any) -> Pair:
 
 
 def _kind_of_all(values: Sequence[Any]) -> str:
-    """Return the smallest type, from 32 bits up, for all integers of an array."""
+    """Return the smallest type of 32 bits or more that fits all integers of an array."""
     whole = [v for v in values if isinstance(v, int)]
     if any(v >= 2**32 for v in whole):
         return "u64"

@@ -1,4 +1,4 @@
-"""Tiny models as images, and the keys that their hyperparameters read."""
+"""Tiny models as GGUF images for fuzzing, and the metadata keys that loading reads."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from llama_py import load
 from llama_py.models import architecture
 from llama_py.weights import Weights
 
-LARGEST = 4 << 20  # maximum bytes of a model at the start of cases
-ARCHS = "LLAMA_PY_FUZZ_ARCHS"  # variable: architectures, separated by commas
+LARGEST = 4 << 20  # maximum bytes of a model before fuzzing changes it
+ARCHS = "LLAMA_PY_FUZZ_ARCHS"  # environment variable: architectures, separated by commas
 MOST = 48 << 20  # maximum bytes of generated weights
 
 
@@ -48,7 +48,7 @@ class _Asked(dict[str, Any]):
 
 @dataclass
 class Start:
-    """A tiny model at the start of cases."""
+    """Tiny model that fuzz cases change."""
 
     arch: str
     variant: str
@@ -59,7 +59,7 @@ class Start:
 
     @cached_property
     def nbytes(self) -> int:
-        """Bytes of the weights."""
+        """Size of the weights in bytes."""
         return sum(4 * math.prod(ne) for ne in shapes(self.arch, self.tiny).values())
 
     @cached_property
@@ -73,13 +73,13 @@ class Start:
 
     @cached_property
     def keys(self) -> list[str]:
-        """Keys that its hyperparameters read, in the file or not."""
+        """Metadata keys that the hyperparameters read, including keys absent from the file."""
         asked = _Asked(tiny.metadata(self.arch, self.tiny))
         architecture(self.arch).HParams(asked, self.arch)
         return list(asked.keys_asked)
 
     def resized(self, rng: Random) -> tuple[str, Image]:
-        """Return the model with other sizes, and the tensors that it then declares."""
+        """Return the model with random other sizes, and the tensors that these sizes require."""
         keys, told = dict(self.tiny.keys), []
         names = [
             k.removeprefix(f"{self.arch}.") for k in self.keys if k.startswith(f"{self.arch}.")
@@ -128,7 +128,7 @@ def _other(rng: Random, old: Any) -> Any:
 
 
 def starts() -> Iterator[Start]:
-    """Yield all small tiny models, of the architectures in the environment if it names some."""
+    """Yield all small tiny models; the environment variable ARCHS can limit architectures."""
     only = os.environ.get(ARCHS, "").split(",")
     for arch, variant in tiny.every():
         if only != [""] and arch not in only:

@@ -1,6 +1,6 @@
-"""Random schemas that describe one object in several places, judged by the jsonschema package.
+"""Check grammars of random schemas that describe one object in several places, with jsonschema.
 
-python -m dev.torture.schemas.described 10000    # prints counts, exits with 1 if one is wrong
+python -m dev.torture.schemas.described 10000    # prints counts; exits with 1 if a grammar is wrong
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ LEAVES: tuple[Schema, ...] = (
     {"enum": [1, True]},
 )
 VALUES = (1, True, "x")
-N_VALUES = 12  # objects that are tried for each schema
+N_VALUES = 12  # objects to try per schema
 BRANCHES = ("anyOf", "anyOf", "oneOf", "allOf", "$ref")
 
 
 def schema(number: int) -> Schema:
-    """Return the schema of a number: an object, or one in a property or an array."""
+    """Return the schema with this number: an object, perhaps in a property or an array."""
     made = _Maker(Random(f"described {number}"))
     found = made.object(2)
     where = made.rng.random()
@@ -45,7 +45,7 @@ class _Maker:
         self.defs: dict[str, Schema] = {}
 
     def object(self, depth: int) -> Schema:
-        """Make an object: properties, and perhaps more schemas that describe it."""
+        """Return an object's schema: properties, and perhaps more schemas of the same object."""
         names = self.rng.sample(NAMES, self.rng.randint(0, 3))
         found: Schema = {"type": "object"} if self.rng.random() < 0.6 else {}
         if names:
@@ -70,7 +70,7 @@ class _Maker:
 def closed(part: Schema, root: Schema) -> Schema:
     """Return an object's schema that accepts described properties only.
 
-    A single branch keyword describes an object by itself; several describe it together.
+    If a branch keyword is the only keyword, each branch is closed; otherwise the whole schema is.
     """
     keys = part.keys() - {"type", "$defs"}
     if keys == {"$ref"}:
@@ -87,7 +87,7 @@ def judged(number: int, judge: Any) -> list[str]:
 
     Args:
         number: The number of the schema.
-        judge: Function from a schema's text to a function that checks if a text is accepted.
+        judge: Function that compiles a schema to a function, which checks if a string is accepted.
     """
     from jsonschema import Draft202012Validator as Validator
 

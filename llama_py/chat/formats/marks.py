@@ -1,6 +1,6 @@
-"""Formats that differ only in marks: JSON or tagged arguments between texts.
+"""Response formats that differ only in delimiters, with JSON or tagged tool arguments.
 
-chat-auto-parser-generator.cpp; chat-diff-analyzer.cpp finds the marks.
+Follows chat-auto-parser-generator.cpp; chat-diff-analyzer.cpp finds the delimiters.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ KEYS = CallKeys()
 
 @dataclass(frozen=True)
 class Marks:
-    """Marks around the parts of a response.
+    """Delimiters around the parts of a response.
 
-    think, thought   before and after reasoning; without the first it begins the response
+    think, thought   before and after reasoning; without `think`, reasoning begins the response
     say, said        around content, always (wrapped: with reasoning only)
     calls            format of tool calls: `none`; `json` objects; a name, then JSON (`name`); or
                      a name, then each argument in tags (`tags`)
@@ -76,7 +76,7 @@ class Marks:
 
     @property
     def shown_marks(self) -> tuple[str, ...]:
-        """`preserved`, or else all marks."""
+        """Delimiters in `preserved`, or all delimiters if it is empty."""
         marks = (
             self.think, self.thought, self.say, self.said, *self.section, *self.each_call,
             *self.name, self.gap, self.close, *self.key, *self.value, *self.id,
@@ -85,7 +85,7 @@ class Marks:
 
 
 def build_marks_form(marks: Marks, asked: AnswerRequest) -> AnswerForm:
-    """Return the form of responses with the given marks."""
+    """Return the response form for the given delimiters."""
     calls = asked.tools if marks.calls != "none" else ()
     asked = replace(asked, tools=calls)
     start = marks.section[0] or marks.each_call[0]
@@ -240,8 +240,11 @@ def _function(
     inner: Expression,
     ahead: Expression | None = None,
 ) -> Expression:
-    """Return a call: name, then arguments. ahead: start of the arguments that must be visible
-    before the name counts, as one tool's name may begin another's."""
+    """Return the expression of a tool call: name, then arguments.
+
+    `ahead` is the start of the arguments. It must follow before the name counts, since one tool's
+    name may be a prefix of another's.
+    """
     start: Expression = form.opened(seq(marks.name[0], form.named(name), marks.name[1]))
     if marks.gap:
         start = seq(start, SPACE, marks.gap)
@@ -264,8 +267,10 @@ def _function(
 
 
 def _arguments(marks: Marks, name: str, tool: Tool) -> tuple[Expression, bool]:
-    """Return the tagged arguments, required arguments first and in order, and True if any is
-    required."""
+    """Return the expression of tagged arguments, and True if any argument is required.
+
+    Required arguments are first and in order.
+    """
     required: list[Expression] = []
     others: list[Expression] = []
     before, after = marks.value

@@ -1,4 +1,4 @@
-"""Common part of Kimi's models and GLM5-Next: delta nets in layers without key heads."""
+"""Hyperparameters of Kimi models and GLM5-Next, with delta nets in layers without key heads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
 
 class KimiHParams(LatentHParams):
-    """n_head_kda, n_embd_head_kda   heads of a delta net, and their size S
+    """Hyperparameters of models with Kimi Delta Attention (KDA).
+
+    n_head_kda, n_embd_head_kda   heads of a delta net, and their size S
 
     Layers without key heads are delta nets.
     """
@@ -29,7 +31,7 @@ class KimiHParams(LatentHParams):
         self.l2_eps = self.delta_net_eps()
 
     def _of_heads(self, n: int) -> None:
-        """Set the sizes of a delta net of n heads."""
+        """Set the sizes of a delta net with n heads."""
         self.n_head_kda, n_inner = n, n * self.n_embd_head_kda
         self.n_embd_r = 3 * (self.ssm_d_conv - 1) * n_inner
         self.n_embd_s = self.n_embd_head_kda * n_inner
@@ -44,7 +46,7 @@ class KimiHParams(LatentHParams):
 
     @property
     def state_sections(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Inputs of queries, of keys, of values."""
+        """Sizes of the stored inputs of queries, keys and values."""
         return (self.n_embd_r // 3,) * 3, ()
 
     def is_recr(self, il: int) -> bool:
@@ -52,13 +54,16 @@ class KimiHParams(LatentHParams):
 
     @property
     def kda_sizes(self) -> tuple[int, int, int]:
-        """Heads of a delta net, their size, and the width of its convolution."""
+        """Number of heads of a delta net, their size, and the width of the convolution."""
         return self.n_head_kda, self.n_embd_head_kda, self.ssm_d_conv
 
 
 class BoundedKimiHParams(KimiHParams):
-    """gate_lower_bound  decays are exp(gate_lower_bound * sigmoid); None: exp of a softplus, as in
-    Kimi Linear"""
+    """Hyperparameters of models that may bound the decays of delta nets.
+
+    gate_lower_bound  decays are exp(gate_lower_bound * sigmoid); None: exp of a softplus, like in
+                      Kimi Linear
+    """
 
     def load(self, keys: Keys) -> None:
         super().load(keys)

@@ -1,4 +1,4 @@
-"""Files of sparse autoencoders: layouts of SAELens, Gemma Scope and sparsify."""
+"""Read and write sparse autoencoders in the layouts of SAELens, Gemma Scope and sparsify."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Arrays = dict[str, npt.NDArray[np.float32]]
 CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
 FILES = (WEIGHTS, "sae.safetensors", "params.npz")
 DTYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
-# other names of SAELens's weights
+# alternative names of weights in SAELens files
 NAMES = {
     "w_enc": "W_enc",
     "w_dec": "W_dec",
@@ -89,7 +89,7 @@ def _read_npz(file: Path) -> Arrays:
 
 
 def _of_scope(file: Path) -> dict[str, Any]:
-    """Return a configuration for Gemma Scope, which lacks one, from path and repository."""
+    """Derive a configuration for Gemma Scope, which has no such file, from path and repository."""
     cfg: dict[str, Any] = {"architecture": "jumprelu", "apply_b_dec_to_input": False}
     layer = re.search(r"layer_(\d+)", str(file))
     kind = re.search(r"gemma-scope-\w+-\w+-(res|mlp|att)\b", str(file))
@@ -99,7 +99,7 @@ def _of_scope(file: Path) -> dict[str, Any]:
 
 
 def _of_sparsify(cfg: Mapping[str, Any], file: Path) -> dict[str, Any]:
-    """Read a folder `layers.5`, with rows from that layer's result."""
+    """Return the configuration of a folder `layers.5`, which uses that layer's result."""
     layer = re.search(r"layers\.(\d+)$", file.parent.name)
     found = {"architecture": "topk", "k": cfg.get("k", 0)}
     return {**found, "hook_name": f"blocks.{layer[1]}.hook_resid_post"} if layer else found

@@ -1,4 +1,4 @@
-"""Plot of all nodes' errors, also as an overlay of a page."""
+"""Plot the errors of all nodes, or write them as an overlay for the graph page."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from ggml_py.inspection.judge import Error
 from ggml_py.machine.extras import install_hint
 from llama_py_tools.graph.diff.found import RunComparison
 
-LEAST, MOST = 1e-17, 1e3  # smaller or larger errors are plotted at these limits
+LEAST, MOST = 1e-17, 1e3  # errors are clipped to this range
 
 
 def plot(found: RunComparison, path: str) -> None:
-    """Plot errors by node, and each node's own error. GGMLError without matplotlib."""
+    """Plot each node's error in separate runs, and its error with equal inputs.
+
+    Raises GGMLError without matplotlib.
+    """
     try:
         import matplotlib as mpl
 
@@ -68,12 +71,12 @@ def _draw(axes: Any, found: RunComparison) -> None:
 
 
 def _plotted_error(error: Error | None) -> float:
-    """Return the plotted error; NaN, which is not drawn, if it is missing."""
+    """Return the error to plot; a missing error is NaN, which matplotlib does not draw."""
     return min(MOST, max(LEAST, error.nmse)) if error and error.nmse else math.nan
 
 
 def overlay(found: RunComparison) -> Iterator[str]:
-    """Yield a line of JSON for each node: its record, and its errors by name."""
+    """Yield one line of JSON per node, with its record and its errors by name."""
     for n in found.nodes:
         values = {"error": n.error.nmse}
         if n.made is not None:

@@ -1,4 +1,4 @@
-"""Layout of the compute buffers over time, by node."""
+"""Layout of compute buffers over time: the bytes in use while each node runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from llama_py_tools.graph.view.tree import is_computed
 
 @dataclass(slots=True)
 class MemoryRange:
-    """Bytes of a tensor in a compute buffer, while the `first` to the `last` node run."""
+    """Byte range of a tensor in a compute buffer, in use from node `first` to node `last`."""
 
     tensor: Tensor
     first: int
@@ -32,7 +32,7 @@ class Memory:
     """Layout of one compute buffer.
 
     alive  bytes in use while each node runs
-    order  the numbers of the nodes, as they run; see ggml_py/plan/order.py
+    order  node numbers in execution order; see ggml_py/plan/order.py
     """
 
     device: str
@@ -48,7 +48,7 @@ class Memory:
 
     @property
     def peak(self) -> tuple[int, int]:
-        """The most bytes, and while the how manieth node runs first."""
+        """Peak bytes in use, and the position of the first node that reaches this peak."""
         most = max(self.alive, default=0)
         return most, self.alive.index(most) if self.alive else 0
 
@@ -69,9 +69,11 @@ def memories(seen: GraphRecord) -> list[Memory]:
 
 
 def _places(seen: GraphRecord, order: Sequence[int]) -> Iterator[MemoryRange]:
-    """Yield the range of each tensor in a compute buffer: results, inputs, copies. Inputs and
-    outputs are kept to the end. Sources of a fused step are kept until its last node, or one node
-    less if the result may overwrite them."""
+    """Yield the range of each tensor in a compute buffer: results, inputs and copies.
+
+    Inputs and outputs keep their memory to the end. Sources of a fused step keep their memory until
+    the step's last node, or one node less if the result may overwrite the sources.
+    """
     nodes, steps, spent = seen.graph.nodes, seen.last_of_step(), seen.overwritable_sources()
     index = {id(nodes[i]): now for now, i in enumerate(order)}
     last: dict[int, int] = {}
@@ -104,7 +106,7 @@ def _places(seen: GraphRecord, order: Sequence[int]) -> Iterator[MemoryRange]:
 
 
 def _order(seen: GraphRecord) -> list[int]:
-    """Return the numbers of the nodes in execution order, which a plan may change."""
+    """Return node numbers in execution order; a plan may reorder nodes."""
     number = {id(t): i for i, t in enumerate(seen.graph.nodes)}
     splits = seen.plan.splits if seen.plan else []
     order = [number[id(t)] for split in splits for t in split.nodes if id(t) in number]
@@ -112,7 +114,7 @@ def _order(seen: GraphRecord) -> list[int]:
 
 
 def alive(places: list[MemoryRange], n_nodes: int) -> list[int]:
-    """Return the bytes in use while each of n_nodes runs; reused bytes count once."""
+    """Return the bytes in use while each of n_nodes runs; bytes reused in place count once."""
     change = [0] * (n_nodes + 1)
     begins = {(p.offset, p.first) for p in places}
     for p in places:

@@ -13,7 +13,7 @@ from typing import Any
 from dev.compare.speed.engine import CHECKED, Engine, Sizes, random_tokens
 
 OPTION = "--tinygrad", {"metavar": "PYTHON", "help": "has tinygrad"}
-MODULES = ("tinygrad.llm.model", "tinygrad.apps.llm")  # module of newer and older versions
+MODULES = ("tinygrad.llm.model", "tinygrad.apps.llm")  # module names of newer and older versions
 
 
 def started(python: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -21,7 +21,7 @@ def started(python: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 class Loaded(Engine):
-    """Engine that generates greedily after tokens; it caches the prefix processed before."""
+    """tinygrad's engine: greedy generation after a prompt, with a prefix cache."""
 
     name = "tinygrad"
 
@@ -34,9 +34,9 @@ class Loaded(Engine):
         self.n_runs = 0
 
     def open(self, sizes: Sizes) -> None:
-        """Reload the model, since its size is the context's size."""
+        """Reload the model, since tinygrad sets the context size when it loads a file."""
         if sizes.n_seqs > 1 or (sizes.type_k, sizes.type_v) != ("f16", "f16"):
-            raise ValueError("tinygrad has one sequence and one type of cache")
+            raise ValueError("tinygrad supports one sequence and an F16 cache only")
         file = self.tinygrad.Tensor(Path(self.path))
         self.model, kv = self.transformer.from_gguf(file, sizes.n_ctx + 1)
         self.n_vocab = len(kv["tokenizer.ggml.tokens"])
@@ -45,7 +45,7 @@ class Loaded(Engine):
         self.tokens = []
 
     def decode(self, tokens: Sequence[int], seq: int = 0) -> Any:
-        raise ValueError("tinygrad does not give its logits")
+        raise ValueError("tinygrad does not return logits")
 
     def first_token(self) -> int:
         self.context(0, n_ctx=256)
@@ -63,14 +63,14 @@ class Loaded(Engine):
         """Check that the engine rolls back to the common prefix automatically."""
         recurrent = getattr(self.model, "has_recurrent_block", False)
         if self.depth and (recurrent or not hasattr(self.model, "get_start_pos")):
-            raise ValueError("tinygrad cannot go back to a depth with this model or version")
+            raise ValueError("tinygrad cannot roll back to a depth with this model or version")
 
     def back(self) -> None:
         if not self.depth:
             self.clear()
 
     def pp(self, n: int) -> float:
-        """Time a prompt including the first token, which is always generated; prompts differ."""
+        """Time a prompt and its first token, which tinygrad always generates; prompts differ."""
         self.n_runs += 1
         tokens = [(token + self.n_runs) % self.n_vocab for token in random_tokens(n, self.n_vocab)]
         start = time.perf_counter()
@@ -78,7 +78,7 @@ class Loaded(Engine):
         return time.perf_counter() - start
 
     def tg(self, n: int) -> float:
-        """Time generated text, after a first token that is not measured."""
+        """Time generation after a first token, which is not measured."""
         text = self._after(CHECKED[:1])
         next(text)
         start = time.perf_counter()

@@ -1,4 +1,4 @@
-"""Detection of marks around reasoning (chat-diff-analyzer.cpp:analyze_reasoning)."""
+"""Detect the delimiters around reasoning (chat-diff-analyzer.cpp:analyze_reasoning)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _ENDED = re.compile(rf"{THOUGHT}\s*({MARK}\s*)?")
 
 
 class Around(NamedTuple):
-    """Text before and after reasoning, with spaces; "" if missing."""
+    """Delimiters before and after reasoning, with spaces; "" if missing."""
 
     start: str = ""
     end: str = ""
 
 
 def around_thoughts(trials: Trials) -> Around:
-    """Find the tags around thoughts: in answers, then in prompts for answers."""
+    """Find the delimiters around reasoning: in responses, then in prompts for responses."""
     found = _in_prompts(trials, _in_answers(trials))
     return _before_calls(trials, found) if trials.caps.tool_calls else found
 
@@ -36,7 +36,7 @@ def _in_answers(trials: Trials) -> Around:
 
 
 def _in_prompts(trials: Trials, found: Around) -> Around:
-    """Return marks from the end of prompts that differ only by enabled reasoning."""
+    """Return delimiters at the ends of two prompts, with and without enabled reasoning."""
     both = trials.compare_prompts()
     if both is None:
         return found
@@ -52,14 +52,14 @@ def _in_prompts(trials: Trials, found: Around) -> Around:
 
 
 def _find_closed_marks(prompt: str, end: str, found: Around) -> Around:
-    """Return marks of a prompt that opens and closes reasoning."""
+    """Return the delimiters of a prompt that opens and closes reasoning."""
     parts = [one for one in segments(prompt) if one.text.strip(SPACES)]
     begins = len(parts) > 1 and parts[-1].text == end.strip(SPACES) and parts[-2].is_mark
     return Around(parts[-2].text if begins else found.start, end)
 
 
 def _behind_anchor(a: str, b: str, found: Around) -> Around:
-    """Return marks of prompts that differ earlier: two marks after the other's end."""
+    """Return delimiters if one prompt has exactly two more, after the end of the other prompt."""
     for shorter, longer in ((b, a), (a, b)):
         end = shorter[-ANCHOR:]
         _, known, more = longer.rpartition(end)
@@ -70,7 +70,7 @@ def _behind_anchor(a: str, b: str, found: Around) -> Around:
 
 
 def _before_calls(trials: Trials, found: Around) -> Around:
-    """Find the tags of a template that writes thoughts before calls only."""
+    """Find the delimiters of a template that writes reasoning only before tool calls."""
     both = trials.answers(content_message(SAID, THOUGHT), content_message(None, THOUGHT, FIRST))
     if both is None or THOUGHT in both.a or THOUGHT not in both.b:
         return found
@@ -79,6 +79,6 @@ def _before_calls(trials: Trials, found: Around) -> Around:
 
 
 def _end(text: str) -> str:
-    """Return the mark that follows reasoning."""
+    """Return the delimiter that follows reasoning."""
     found = _ENDED.search(text)
     return (found and found[1]) or ""
