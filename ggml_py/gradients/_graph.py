@@ -73,7 +73,9 @@ def _gradient(t: Tensor, i: int) -> Gradient | None:
     if make is None or s is None:
         return None
     if t.type is not F32 or s.type is not F32:
-        raise GGMLError(f"gradients need f32, got {describe(t)}")
+        raise GGMLError(
+            f"gradients need f32, got {describe(t)}; compute this part of the graph in f32"
+        )
     if t.view_src is s.root and not OPS[t.op].view:
         raise GGMLError(
             f"{describe(t)} overwrites its source, whose values the gradient needs; compute it "

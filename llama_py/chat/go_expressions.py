@@ -172,9 +172,11 @@ class Expressions:
             self.fail(f"function {name!r} is not defined; known: {', '.join(FUNCTIONS)}")
         least, most = FUNCTIONS[name]
         if not least <= len(args) <= most:
-            self.fail(f"wrong number of arguments for {name}: {len(args)}")
+            self.fail(
+                f"wrong number of arguments for {name}: {len(args)}, expected {least} to {most}"
+            )
         if any(arg.kind == "root" for arg in args):
-            self.fail(f"the template's whole input is no argument of {name}; name a field")
+            self.fail(f"the template's whole input cannot be an argument of {name}; name a field")
         if name == "printf":
             return self._format(args)
         first, *codes = [arg.code for arg in args] or [""]

@@ -104,7 +104,7 @@ class _Translator(Expressions):
         self.out.append(code)
         self.n_chars += len(code)
         if self.n_chars > MAX_LENGTH:
-            self.fail("the template is too long")
+            self.fail(f"its translation exceeds {MAX_LENGTH} characters; shorten the template")
 
     def _pad(self, item: Item) -> None:
         """Keep the numbers of lines, except in templates within another."""

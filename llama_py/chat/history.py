@@ -67,7 +67,9 @@ def _attempt(messages: list[Message], render: Render) -> tuple[str, ModelError |
     try:
         text = render(messages)
         if _drops_message(messages, render):
-            return text, ModelError("chat template: a message is dropped")
+            return text, ModelError(
+                "chat template: it omits a message of the conversation; use another template"
+            )
         return text, None
     except ModelError as e:
         return "", e

@@ -114,7 +114,11 @@ def _read(folder: Path, chosen: Converter) -> NamedArrays:
             )
     for name, pair in pairs.items():
         if len(pair) < 2:
-            raise ModelError(f"{path}: {name} must have lora_A and lora_B")
+            (part,) = pair
+            raise ModelError(
+                f"{path}: {name} must have lora_A and lora_B, got only lora_{part.upper()}; save "
+                "the adapter again"
+            )
         yield name, LowRankArray(pair["a"], pair["b"])
 
 
@@ -128,7 +132,10 @@ class LowRankArray(LazyArray):
 
     def __init__(self, a: LazyArray, b: LazyArray) -> None:
         if a.ndim != b.ndim or a.ndim < 2 or a.shape[-2] != b.shape[-1]:
-            raise ModelError(f"lora_A {list(a.shape)} and lora_B {list(b.shape)} do not fit")
+            raise ModelError(
+                f"lora_A {list(a.shape)} and lora_B {list(b.shape)} do not fit; "
+                "they must be [rank, n_in] and [n_out, rank]"
+            )
         super().__init__((*b.shape[:-1], a.shape[-1]), a.dtype, self._product, a.stored)
         self.a, self.b, self.rank = a, b, b.shape[-1]
 

@@ -16,6 +16,7 @@ from llama_py.checkpoint.safetensors import StoredTensor
 
 Array = npt.NDArray[Any]
 PART = 1 << 22  # elements of a part
+UNPACKED = "convert the original, unquantized checkpoint"  # the remedy for blocks
 
 
 class LazyArray:
@@ -128,7 +129,7 @@ class LazyArray:
 
     def _new(self, shape: Sequence[int], make: Callable[[], Array]) -> LazyArray:
         if self.packed is not None and (not shape or shape[-1] % self.packed.type_size):
-            raise ModelError(f"blocks of {self.packed} cannot be divided")
+            raise ModelError(f"blocks of {self.packed} cannot be divided; {UNPACKED}")
         return LazyArray(shape, self.dtype, make, self.stored, packed=self.packed)
 
     def reshape(self, *shape: int) -> LazyArray:
@@ -136,14 +137,16 @@ class LazyArray:
         n, known = int(np.prod(self.shape)), int(np.prod([s for s in shape if s >= 0]))
         found = tuple(n // known if s < 0 and known else s for s in shape)
         if int(np.prod(found)) != n:
-            raise ModelError(f"a tensor of shape {list(self.shape)} has no form {list(shape)}")
+            raise ModelError(
+                f"a tensor of shape {list(self.shape)} cannot have shape {list(shape)}"
+            )
         return self._new(found, lambda: self.read().reshape(found))
 
     def transpose(self, *axes: int) -> LazyArray:
         """Return the dimensions in another order; without axes, in reverse."""
         order = axes or tuple(range(self.ndim))[::-1]
         if self.packed is not None and order[-1] != self.ndim - 1:
-            raise ModelError(f"blocks of {self.packed} cannot be transposed")
+            raise ModelError(f"blocks of {self.packed} cannot be transposed; {UNPACKED}")
         shape = [self.shape[axis] for axis in order]
         return self._new(shape, lambda: self.read().transpose(order))
 
@@ -206,7 +209,7 @@ class LazyArray:
     def map(self, function: Callable[[Array], Array]) -> LazyArray:
         """Apply a function that keeps shape and type, for example `lambda x: x + 1`."""
         if self.packed is not None:
-            raise ModelError(f"values of blocks of {self.packed} cannot be changed")
+            raise ModelError(f"values of blocks of {self.packed} cannot be changed; {UNPACKED}")
         if self.dtype.kind == "u":
             raise AssertionError("bits cannot be changed as values")
         return self._new(self.shape, lambda: function(self.read()).astype(self.dtype, copy=False))
@@ -216,7 +219,9 @@ class LazyArray:
         if self.packed is None:
             return n_values
         if n_values % self.packed.block_size:
-            raise ModelError(f"blocks of {self.packed} cannot be divided at {n_values} values")
+            raise ModelError(
+                f"blocks of {self.packed} cannot be divided at {n_values} values; {UNPACKED}"
+            )
         return n_values // self.packed.block_size * self.packed.type_size
 
 

@@ -165,7 +165,9 @@ class Converter:
         """Set all keys and return the tensors; their values are computed later."""
         for name in self.needed:
             if self.find(name) is None:
-                raise ModelError(f"{self.folder.path / 'config.json'}: {name} is missing")
+                raise ModelError(
+                    f"{self.folder.path / 'config.json'}: {name} is missing; download it again"
+                )
         selected = ((self.select(name), t) for name, t in self.folder.tensors.items())
         stored = {name: t for name, t in selected if name is not None}
         file_type, type = self.choose_type(stored)
@@ -229,7 +231,7 @@ class Converter:
 
         wanted   None: it is missing; without "got", the message ends with the value
         """
-        what = "is missing" if wanted is None else f"must be {wanted}"
+        what = "is missing; download the file again" if wanted is None else f"must be {wanted}"
         if wanted is not None and ", got " not in wanted:
             what += f", got {str(self.find(*names))[:50]!r}"
         path = self.folder.path / "config.json"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ggml_py.errors import ModelError
-from llama_py.checkpoint.arrays import Array, LazyArray
+from llama_py.checkpoint.arrays import UNPACKED, Array, LazyArray
 
 Tensors = dict[str, LazyArray]
 FP8_BLOCK = 128  # rows and columns that share a scale, without weight_block_size
@@ -37,7 +37,7 @@ def restore(folder: Path, config: Mapping[str, Any], tensors: Tensors) -> None:
         known = ", ".join(METHODS)
         raise ModelError(
             f"{folder}: weights quantized by {str(method)[:50]!r} cannot be converted, only by "
-            f"{known}; take the checkpoint before its quantization"
+            f"{known}; {UNPACKED}"
         )
     rule(WeightRestorer(folder, quant, tensors))
 
@@ -138,7 +138,7 @@ def _restore_gptq(q: WeightRestorer) -> None:
     """Integers with the weights of several inputs, for each output: scale * (weight - zero)."""
     bits = q.number("bits")
     if bits not in (2, 4, 8):
-        raise ModelError(f"{q.folder}: GPTQ must have 2, 4 or 8 bits, got {bits}")
+        raise ModelError(f"{q.folder}: GPTQ must have 2, 4 or 8 bits, got {bits}; {UNPACKED}")
     plus = 1 if q.config.get("checkpoint_format", "gptq") == "gptq" else 0
     made: Tensors = {}
     for base in q.list_bases(".qweight"):
@@ -167,9 +167,11 @@ def _restore_gptq(q: WeightRestorer) -> None:
 def _restore_awq(q: WeightRestorer) -> None:
     """Integers with the weights of eight outputs, for each input: scale * (weight - zero)."""
     if (bits := q.config.get("bits", q.config.get("w_bit", 4))) != 4:
-        raise ModelError(f"{q.folder}: AWQ must have 4 bits, got {str(bits)[:20]}")
+        raise ModelError(f"{q.folder}: AWQ must have 4 bits, got {str(bits)[:20]}; {UNPACKED}")
     if str(version := q.config.get("version", "gemm")).lower() != "gemm":
-        raise ModelError(f"{q.folder}: AWQ must be of the version gemm, got {str(version)[:20]}")
+        raise ModelError(
+            f"{q.folder}: AWQ must be of the version gemm, got {str(version)[:20]}; {UNPACKED}"
+        )
     made: Tensors = {}
     for base in q.list_bases(".qweight"):
         w, zeros, scales = (q.take(f"{base}.{part}") for part in ("qweight", "qzeros", "scales"))
@@ -195,7 +197,7 @@ def _restore_compressed(q: WeightRestorer) -> None:
     if len(weights) != 1 or not isinstance(weights[0], dict):
         raise ModelError(
             f"{q.folder}: quantization_config must have one group of weights, got {len(weights)}; "
-            "take the checkpoint before its quantization"
+            + UNPACKED
         )
     if kind in WITH_SCALES and weights[0].get("group_size") is None:
         for base in q.list_bases(".weight_scale"):
@@ -205,7 +207,7 @@ def _restore_compressed(q: WeightRestorer) -> None:
     else:
         raise ModelError(
             f"{q.folder}: weights in the format {str(kind)[:50]!r} of compressed-tensors cannot be "
-            "converted; take the checkpoint before its quantization"
+            f"converted; {UNPACKED}"
         )
 
 

@@ -74,7 +74,10 @@ class NextnConverter(Converter):
         if self.has_nextn and options.nextn:
             self.n_layer += self.n_drafts()
         if options.draft and self.n_layer == self.n_trunk:
-            raise ModelError(f"{folder.path}: the checkpoint has no layers that draft tokens")
+            raise ModelError(
+                f"{folder.path}: the checkpoint has no layers that draft tokens; convert without "
+                "--mtp and --dspark"
+            )
 
     def n_drafts(self) -> int:
         """Return the number of layers that draft tokens."""

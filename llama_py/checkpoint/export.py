@@ -192,7 +192,10 @@ def _source_type(t: TensorInfo, wanted: GGMLType, is_auto: bool) -> GGMLType:
     """Return the type of a tensor's elements in the folder, before `narrow`."""
     if t.type not in STORED:
         if not t.type.is_quantized:
-            raise ModelError(f"{t.name} of type {t.type} cannot be exported")
+            raise ModelError(
+                f"{t.name} of type {t.type} cannot be exported, only quantized types and "
+                f"{', '.join(map(str, STORED))}"
+            )
         return wanted
     if is_auto:
         return t.type

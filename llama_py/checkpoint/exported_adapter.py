@@ -62,7 +62,7 @@ def plan_adapter_export(file: GGUFFile, base: str | os.PathLike[str]) -> FolderP
         if chosen.arch != file.architecture:
             raise ModelError(
                 f"{file.path}: an adapter of the architecture {file.architecture}, but {base} has "
-                f"{chosen.arch}; name the model that it was made for"
+                f"{chosen.arch}; name the model that it was made for (--base)"
             )
         tensors = list(_restore(chosen, file))
         ranks = {
@@ -114,7 +114,9 @@ def _restore(c: Converter, file: GGUFFile) -> Iterator[FolderTensor]:
         if part == "lora_a":
             other = file.tensors.get(f"{name}.lora_b")
             if other is None:
-                raise ModelError(f"{file.path}: {name}.lora_b is missing")
+                raise ModelError(
+                    f"{file.path}: {name}.lora_b is missing; convert the adapter again"
+                )
             a, sources = _source(t, 2), (t, other)
             a = a.transpose() if name == EMBEDDINGS else a
             array = LowRankArray(a, _source(other, 2))
@@ -133,5 +135,7 @@ def _restore(c: Converter, file: GGUFFile) -> Iterator[FolderTensor]:
 
 def _source(t: TensorInfo, least: int) -> LazyArray:
     if t.type not in STORED:
-        raise ModelError(f"{t.name} of type {t.type} cannot be exported; adapters must be floats")
+        raise ModelError(
+            f"{t.name} of type {t.type} cannot be exported; adapters must be f32, f16 or bf16"
+        )
     return SourceArray.from_tensor(t, t.type, least)

@@ -76,7 +76,7 @@ def tokenizer_files(model: StoredModel, nfc: bool) -> Files:
     write = WRITERS.get(tokens.kind)
     if write is None:
         log.warning(
-            "the tokenizer of the kind %s is not exported; copy the files of the original model",
+            "tokenizers of type %s cannot be exported; copy the files of the original model",
             tokens.kind,
         )
         return {}
@@ -88,7 +88,9 @@ def _byte_level(tokens: StoredTokens, nfc: bool) -> Files:
     name = tokens.model.get(f"{PREFIX}pre", "default")
     pre = PRE_TOKENIZERS.get(name)
     if pre is None:
-        raise ModelError(f"the pre-tokenizer {name!r} is unknown, so it cannot be exported")
+        raise ModelError(
+            f"the pre-tokenizer {name!r} is unknown, so it cannot be exported; update llama-py"
+        )
     steps: list[dict[str, Any]] = [
         {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
         for regex in _patterns(pre)

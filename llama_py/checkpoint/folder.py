@@ -79,7 +79,8 @@ class CheckpointFolder:
             name = f"{layer.get('layer', 'Mamba')}ForCausalLM"
         if name is None:
             raise ModelError(
-                f"{self.path / 'config.json'}: architectures must name the model's class"
+                f"{self.path / 'config.json'}: architectures must name the model's class, such as "
+                '["LlamaForCausalLM"]; download the file again'
             )
         return self._variant(name)
 
@@ -93,7 +94,8 @@ class CheckpointFolder:
         name = own or _first_text(self.whole_config.get("architectures"))
         if name is None:
             raise ModelError(
-                f"{self.path / 'config.json'}: architectures must name the model's class"
+                f"{self.path / 'config.json'}: architectures must name the model's class, such as "
+                '["LlamaForCausalLM"]; download the file again'
             )
         return name
 

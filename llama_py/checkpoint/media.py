@@ -219,7 +219,9 @@ def split_frames(name: str, array: LazyArray) -> Tensors:
     """Yield the matrices for each of several frames of a patch embedding,
     [n_out, channels, frames, height, width]."""
     if array.ndim != 5:
-        raise ModelError(f"{name} must have 5 dimensions, got {list(array.shape)}")
+        raise ModelError(
+            f"{name} must be [n_out, channels, frames, height, width], got {list(array.shape)}"
+        )
     n_out, n_channels, n_frames, *sides = array.shape
     for i in range(n_frames):
         one = array.rows(i, i + 1, 2).reshape(n_out, n_channels, *sides)
@@ -229,7 +231,10 @@ def split_frames(name: str, array: LazyArray) -> Tensors:
 def split_three(name: str, array: LazyArray) -> list[LazyArray]:
     """Split the rows of queries, keys and values."""
     if not array.ndim or array.shape[0] % 3:
-        raise ModelError(f"{name} must have queries, keys and values, got {list(array.shape)}")
+        raise ModelError(
+            f"{name} must have rows of queries, keys and values, a multiple of 3, got "
+            f"{list(array.shape)}"
+        )
     return array.split([array.shape[0] // 3] * 3)
 
 

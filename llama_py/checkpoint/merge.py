@@ -30,7 +30,10 @@ class ExpertMerger:
         if match is None:
             return None
         if self.n_experts <= 0:
-            raise ModelError(f"config.json lacks the number of experts, but {name[:100]!r} is one")
+            raise ModelError(
+                f"config.json lacks the number of experts, but the tensor {name[:100]!r} belongs "
+                "to one; download the folder again"
+            )
         path, number, part = match[1], int(match[2]), match[3]
         waiting = self._waiting.setdefault(path, {})
         waiting[number, part] = array
@@ -43,7 +46,10 @@ class ExpertMerger:
         for part in self.parts:
             missing = next((i for i in range(self.n_experts) if (i, part) not in found), None)
             if missing is not None:
-                raise ModelError(f"{path}.{missing}.{part}.weight is missing in the checkpoint")
+                raise ModelError(
+                    f"{path}.{missing}.{part}.weight is missing in the checkpoint; download all "
+                    "files of weights"
+                )
             each = [found[i, part] for i in range(self.n_experts)]
             yield f"{path}.{part}.weight", stack(each)
 
@@ -81,7 +87,10 @@ class PartGatherer:
             return None
         del self._waiting[group]
         if missing := {*range(n)} - found.keys():
-            raise ModelError(f"{group}: part {min(missing)} of {n} is missing in the checkpoint")
+            raise ModelError(
+                f"{group}: part {min(missing)} of {n} is missing in the checkpoint; download all "
+                "files of weights"
+            )
         return [found[i] for i in range(n)]
 
     def check_complete(self, folder: Path) -> None:

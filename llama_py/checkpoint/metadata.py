@@ -158,12 +158,15 @@ def read_card(text: str | None) -> dict[str, Any]:
     try:
         yaml = import_module("yaml")
     except ImportError:
-        log.warning("the model card is not read; to read it, pip install pyyaml")
+        log.warning("the model card (README.md) is not read; to read it, pip install pyyaml")
         return {}
     try:  # `no` is Norwegian, not False
         found = yaml.safe_load(head.replace("- no\n", '- "no"\n').replace("\t", "  "))
     except yaml.YAMLError as e:
-        log.warning("the model card is not read, since its head is invalid YAML: %s", _join(e))
+        log.warning(
+            "the model card (README.md) is not read, because its head is not valid YAML: %s",
+            _join(e),
+        )
         return {}
     return found if isinstance(found, dict) else {}
 

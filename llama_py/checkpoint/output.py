@@ -85,7 +85,9 @@ def choose_type(
     Raises ModelError for a tensor that GGUF cannot store.
     """
     if array.ndim > MOST_DIMS or not all(array.shape):
-        raise ModelError(f"{name} has the shape {list(array.shape)}, which GGUF cannot store")
+        raise ModelError(
+            f"{name} must have 1 to {MOST_DIMS} dimensions above 0 in GGUF, got {list(array.shape)}"
+        )
     if array.packed is not None:
         return array.packed
     base = name.removesuffix(".weight")
@@ -96,7 +98,13 @@ def choose_type(
         return F32
     wanted = wanted if forced is None else forced
     if array.shape[-1] % wanted.block_size:
-        log.warning("%s has rows of %d values, so it becomes F16", name, array.shape[-1])
+        log.warning(
+            "%s has rows of %d values, not a multiple of %s's block of %d, so it becomes F16",
+            name,
+            array.shape[-1],
+            wanted.name,
+            wanted.block_size,
+        )
         return F16
     return wanted
 

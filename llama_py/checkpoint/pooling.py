@@ -46,7 +46,10 @@ def find_modules(folder: CheckpointFolder, kind: str) -> list[str]:
     try:
         found = [m["path"] for m in json.loads(text) if m["type"].endswith(kind)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        raise ModelError(f"{folder.path / 'modules.json'}: not a list of modules") from None
+        raise ModelError(
+            f"{folder.path / 'modules.json'}: must be a list of modules with path and type; "
+            "download it again"
+        ) from None
     if any(not isinstance(p, str) or ".." in p or p[:1] in ("", "/", "\\") for p in found):
         raise ModelError(f"{folder.path / 'modules.json'}: a path must be within the folder")
     return found

@@ -79,7 +79,10 @@ def long_factors(rope: Mapping[str, Any], n_rot: int) -> NamedArrays:
         return
     for name, factors in (("long", long), ("short", short)):
         if not isinstance(factors, list) or len(factors) * 2 != n_rot:
-            raise ModelError(f"rope_scaling: {name}_factor must be a list of {n_rot // 2} numbers")
+            raise ModelError(
+                f"rope_scaling: {name}_factor must be a list of {n_rot // 2} numbers, got "
+                f"{str(factors)[:50]}"
+            )
         yield f"rope_factors_{name}.weight", LazyArray.from_values(factors)
 
 
@@ -88,7 +91,7 @@ def restore_rope(model: StoredModel) -> dict[str, Any]:
     kind, theta = model.get("rope.scaling.type"), model.get("rope.freq_base", 10000.0)
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": theta}
     if kind not in (None, "none", "linear", "yarn"):
-        raise ModelError(f"RoPE of the type {kind!r} cannot be exported")
+        raise ModelError(f"RoPE of the type {kind!r} cannot be exported; known: none, linear, yarn")
     if kind in ("linear", "yarn"):
         rope |= {"rope_type": kind, "factor": model.get("rope.scaling.factor", 1.0)}
     if kind == "yarn":

@@ -64,7 +64,9 @@ class StoredModel:
     def n_vocab(self) -> int:
         """Rows of the embeddings."""
         if not self.has("token_embd.weight"):
-            raise ModelError(f"{self.file.path}: token_embd.weight is missing")
+            raise ModelError(
+                f"{self.file.path}: token_embd.weight is missing; use the file of a model"
+            )
         return self.file.tensors["token_embd.weight"].ne[1]
 
     def values(self, name: str) -> npt.NDArray[np.float32] | None:

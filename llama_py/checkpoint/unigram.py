@@ -61,7 +61,10 @@ def write_xlm_roberta(v: Vocabulary, type_count: Any, has_mask: bool) -> None:
         return
     model = read_sentencepiece(v.folder.path / name)
     if model.model_type != UNIGRAM:
-        raise ModelError(f"{v.folder.path / name}: must be a Unigram model")
+        raise ModelError(
+            f"{v.folder.path / name}: must be a Unigram model (type {UNIGRAM}), got type "
+            f"{model.model_type}"
+        )
     n = max(len(model.pieces), v.n_vocab if type(v.n_vocab) is int else 0)
     padding = [TokenPiece(f"[PAD{i}]".encode(), LEAST_SCORE, UNUSED)
                for i in range(len(model.pieces), n)]  # fmt: skip

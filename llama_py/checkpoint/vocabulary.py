@@ -91,7 +91,10 @@ class Vocabulary:
         special = SpecialTokens(self.folder, with_merges=True)
         for role, text in (roles or {}).items():
             if text not in tokens:
-                raise ModelError(f"{self.folder.path}: the tokenizer lacks the token {text!r}")
+                raise ModelError(
+                    f"{self.folder.path}: the tokenizer lacks the token {text!r}, its {role}; "
+                    "download the tokenizer's files again"
+                )
             special.set(role, tokens.index(text))
         self.write(model, found, tokens, types)
         special.write(self.out)
@@ -272,7 +275,8 @@ def pre_tokenizer(folder: CheckpointFolder, tokenizer: Tokenizer) -> str:
     name = next((known[digest] for digest in digests if digest in known), None)
     if name is None and (name := _find_equal(folder, tokenizer)) is not None:
         log.warning(
-            "%s: unknown to llama.cpp's converter, its pre-tokenizer splits a text like %s",
+            "%s: llama.cpp's converter does not know this pre-tokenizer; it splits a text like %s, "
+            "so that name is used; --pre NAME sets another",
             folder.path,
             name,
         )

@@ -84,4 +84,6 @@ def _lines(v: Vocabulary, name: str) -> list[str]:
 
 
 def _invalid(v: Vocabulary, name: str, line: Any) -> ModelError:
-    return ModelError(f"{v.folder.path / name}: not a line of tokens: {str(line)[:60]!r}")
+    return ModelError(
+        f"{v.folder.path / name}: not a line of tokens: {str(line)[:60]!r}; download the file again"
+    )

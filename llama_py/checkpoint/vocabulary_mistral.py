@@ -95,7 +95,10 @@ def _merges(ranks: Mapping[bytes, int]) -> Iterator[str]:
         cuts = [(token[:i], token[i:]) for i in range(1, len(token))]
         pairs = [(a, b) for a, b in cuts if a in ranks and b in ranks]
         if not pairs:
-            raise ModelError(f"tekken.json: the token of rank {rank} is not made of two tokens")
+            raise ModelError(
+                f"tekken.json: the token of rank {rank} must join two other tokens; download "
+                "it again"
+            )
         for a, b in sorted(pairs, key=lambda pair: (ranks[pair[0]], ranks[pair[1]])):
             yield f"{as_text(a)} {as_text(b)}"
 
@@ -103,12 +106,16 @@ def _merges(ranks: Mapping[bytes, int]) -> Iterator[str]:
 def _pieces(v: Vocabulary) -> Found:
     names = sorted(path.name for path in v.folder.path.glob("tokenizer.model*"))
     if not names:
-        raise ModelError(f"{v.folder.path}: tekken.json or tokenizer.model is missing")
+        raise ModelError(
+            f"{v.folder.path}: tekken.json or tokenizer.model is missing; download one of them"
+        )
     pieces: list[Any] = read_sentencepiece(v.folder.path / names[-1]).pieces
     tokens = [piece.text.decode("utf-8", "surrogateescape") for piece in pieces]
     special = {text: id for id, text in enumerate(tokens)}
     if "</s>" not in special:
-        raise ModelError(f"{v.folder.path / names[-1]}: the token </s> is missing")
+        raise ModelError(
+            f"{v.folder.path / names[-1]}: the token </s> is missing; download the file again"
+        )
     version = names[-1].rpartition(".")[2].partition("m")[0]  # v7m1: with images
     return (
         tokens,

@@ -93,7 +93,8 @@ def read_alignment(stored: Mapping[str, bytes]) -> int:
     raw = stored.get(ALIGNMENT, encode("u32", 32))
     (found,) = struct.unpack_from("<I", raw, 4) if len(raw) == 8 else (0,)
     if raw[:4] != struct.pack("<I", KINDS["u32"]):
-        raise GGUFError(f"{ALIGNMENT} must be a power of two of type u32, got another type")
+        kind = next((k for k, n in KINDS.items() if raw[:4] == struct.pack("<I", n)), "unknown")
+        raise GGUFError(f"{ALIGNMENT} must be a power of two of type u32, got type {kind}")
     if found <= 0 or found & (found - 1):
         raise GGUFError(f"{ALIGNMENT} must be a power of two of type u32, got {found}")
     return int(found)

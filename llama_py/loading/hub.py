@@ -107,7 +107,7 @@ def _match(repo: str, names: Sequence[str], pattern: str) -> str:
     if len(heads) == 1:
         return heads[0]
     if heads:
-        raise ModelError(f"{repo}: several files match {pattern!r}: {', '.join(heads)}")
+        raise ModelError(f"{repo}: several files match {pattern!r}: {', '.join(heads)}; name one")
     raise ModelError(f"{repo}: no file matches {pattern!r}{join_names(names)}")
 
 

@@ -350,7 +350,8 @@ class MemoryGroup:
             self.recr.check_shift(what, within)
         if len({kv.kv_size for kv in self.caches.values()}) > 1:
             raise ContextError(
-                f"{what}: positions of a model with attention windows cannot be moved"
+                f"{what}: positions of a model with attention windows cannot be moved; create the "
+                "context with swa_full=True"
             )
         for kv in self.caches.values():
             kv.check_shift(what, within)

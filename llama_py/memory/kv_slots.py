@@ -320,7 +320,9 @@ class KVSlots(MemoryPart):
     def check_shift(self, what: str, within: bool = False) -> None:
         """Raise ContextError if positions cannot be shifted."""
         if self.n_pos > 1:
-            raise ContextError(f"{what}: {self.n_pos} positions per token cannot be moved")
+            raise ContextError(
+                f"{what}: {self.n_pos} positions per token cannot be moved; decode the tokens again"
+            )
 
     def has_shift(self) -> bool:
         """Return True if positions changed since the keys were last rotated."""

@@ -248,9 +248,15 @@ class StateMemory(MemoryPart):
 
     def check_shift(self, what: str, within: bool = False) -> None:
         if within:
-            raise ContextError(f"{what}: a recurrent state cannot remove part of its past")
+            raise ContextError(
+                f"{what}: a recurrent state cannot remove part of its past; remove the whole "
+                "sequence and decode its tokens again"
+            )
         if not self.moves_on:
-            raise ContextError(f"{what}: positions of a model with compressed keys cannot be moved")
+            raise ContextError(
+                f"{what}: positions of a model with compressed keys cannot be moved; decode the "
+                "tokens again"
+            )
 
     def check_move(self, seq_id: int, p0: int, p1: int, delta: int) -> None:
         """Raise ContextError if the state would be at a position below 0."""

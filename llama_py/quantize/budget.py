@@ -60,7 +60,7 @@ def choose_types(
     size, loss = (sum(getattr(c, what) for c in chosen.values()) for what in ("nbytes", "loss"))
     if most_bytes is not None and size > most_bytes:
         raise GGUFError(
-            f"types for {most_bytes} bytes do not exist; the smallest types need {size}; "
+            f"no types fit into {most_bytes} bytes; the smallest types need {size}; "
             "raise --bpw or --size"
         )
     for name, before, after in _steps(hulls):
@@ -74,7 +74,8 @@ def choose_types(
             loss += after.loss - before.loss
     if most_loss is not None and loss > most_loss:
         raise GGUFError(
-            f"no types have a divergence of {most_loss:g}; the least is {loss:.3g}; raise --kld"
+            f"no types reach a KL divergence of {most_loss:g}; the smallest is {loss:.3g}; "
+            "raise --kld"
         )
     if most_bytes is not None:
         _fill(tensors, chosen, most_bytes - size)

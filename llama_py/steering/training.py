@@ -94,7 +94,7 @@ def _differences(
     """Return differences of each layer but the first. [n, n_embd]"""
     points = [f"blocks.{il}.hook_resid_pre" for il in range(1, ctx.model.hparams.n_layer)]
     if not points:
-        raise ContextError("control vectors need a model of at least two layers")
+        raise ContextError("control vectors need a model of at least two layers, got one")
     found: list[list[Rows]] = [[] for _ in points]
     with ctx.capture(*points) as values:
         for i, both in enumerate(encoded):

@@ -47,5 +47,9 @@ def joint_prompt(
         found.tokens.extend(ids)
         found.marks.extend([mark] * len(ids))
     if next(kinds, None) is not None or n_options != sum(len(q.options) for q in questions):
-        raise ModelError("unexpected layout of the decision prompt; convert the model again")
+        wanted = sum(len(q.options) for q in questions)
+        raise ModelError(
+            f"unexpected layout of the decision prompt: {n_options} of {wanted} options; "
+            "convert the model again"
+        )
     return found

@@ -32,7 +32,10 @@ def head_prompt(
     mask, sep = _special(tokenizer, "mask"), _special(tokenizer, "sep")
     limit = meta.get(f"{meta['general.architecture']}.decision.max_head_tokens")
     if not isinstance(limit, int) or limit < 1:
-        raise ModelError("decision model has no valid max_head_tokens; convert the model again")
+        raise ModelError(
+            f"decision.max_head_tokens must be an integer of at least 1, got {limit!r}; convert "
+            "the model again"
+        )
     text = tokenizer.vocab.texts[mask]
     shown = replace_texts(_show(state, question), lambda value: value.replace(text, " "))
     ids = tokenizer.tokenize(template.render_variables(**shown, images=[]), False)

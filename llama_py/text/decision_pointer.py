@@ -36,7 +36,10 @@ def pointer_prompt(
     ids = tokenizer.tokenize(text, False)
     found = [i for i, id in enumerate(ids) if id == ends[0]]
     if len(found) != len(question.options):
-        raise ModelError("unexpected layout of the decision prompt; convert the model again")
+        raise ModelError(
+            f"unexpected layout of the decision prompt: {len(found)} {END_OF_OPTION} tokens for "
+            f"{len(question.options)} options; convert the model again"
+        )
     return RowPrompt([question], ids, found, column=None)
 
 

@@ -48,7 +48,10 @@ class RowPrompt:
             scores = (rows[self.places] if self.places else rows)[:, self.column].tolist()
         n_options = sum(len(question.options) for question in self.questions)
         if len(scores) < n_options or not all(map(math.isfinite, scores[:n_options])):
-            raise ModelError("the model could not evaluate the decision")
+            raise ModelError(
+                f"a decision needs {n_options} finite scores, got {scores[:n_options]}; check the "
+                "model for NaN or overflow"
+            )
         each = iter(scores)
         return [[*islice(each, len(question.options))] for question in self.questions]
 

@@ -100,7 +100,10 @@ class DecisionType:
         n = N_RATINGS if self.rated and question.kind == "noul" else len(question.options)
         found = [(text, [id]) for text, id in self.all_labels(tokenizer)[:n]]
         if len(found) < n:
-            raise ModelError(f"the vocabulary has only {len(found)} of {n} labels as single tokens")
+            raise ModelError(
+                f"the vocabulary has only {len(found)} of {n} labels as single tokens; use fewer "
+                "options"
+            )
         return found
 
     def all_labels(self, tokenizer: Tokenizer) -> list[tuple[str, int]]:
@@ -111,7 +114,9 @@ class DecisionType:
         for letter in LETTERS:
             id = _single(tokenizer, letter)
             if id is None:
-                raise ModelError(f"decision label {letter!r} is not a single token")
+                raise ModelError(
+                    f"decision label {letter!r} must be a single token; convert the model again"
+                )
             found.append((letter, id))
         return found
 
@@ -181,7 +186,9 @@ def _word_labels(tokenizer: Tokenizer, question: Question) -> list[Label]:
         forms = [option.key] if word is None else [word, word.capitalize(), word.upper()]
         ids = [id for form in forms if (id := _single(tokenizer, form)) is not None]
         if not ids:
-            raise ModelError(f"decision label is not a single token: {option.key}")
+            raise ModelError(
+                f"decision label {option.key!r} must be a single token; convert the model again"
+            )
         found.append((option.key, [*dict.fromkeys(ids)]))
     return found
 
@@ -201,7 +208,10 @@ def _choice_labels(tokenizer: Tokenizer, keys: Sequence[str]) -> list[Label]:
                 found[id] = text, [id] if spaced in (None, id) else [id, spaced]
                 break
         else:
-            raise ModelError(f"no single-token label left for {len(keys)} options")
+            raise ModelError(
+                f"the vocabulary has only {len(found)} labels for {len(keys)} options; use fewer "
+                "options"
+            )
     return [*found.values()]
 
 

@@ -52,7 +52,7 @@ def diffuse(
     if not 0 < len(prompt) < length:
         raise ContextError(
             f"a prompt of {len(prompt)} tokens does not fit in {length} tokens; use a shorter "
-            "prompt"
+            "prompt, or more tokens (-n, -ub)"
         )
     spans, steps = _spans(how, len(prompt), length)
     tokens = np.full(length, mask, np.int32)
@@ -79,7 +79,9 @@ def _mask_token(model: LoadedModel) -> int:
         raise ContextError(f"architecture {model.arch!r} is not a diffusion model; use generate")
     mask = model.tokenizer.special_ids.get(model.architecture.diffusion.mask)
     if mask is None:
-        raise ContextError("the model has no mask token (tokenizer.ggml.mask_token_id)")
+        raise ContextError(
+            "the model has no mask token; set tokenizer.ggml.mask_token_id (--override-kv)"
+        )
     return mask
 
 

@@ -101,7 +101,9 @@ def _rgb(found: Any) -> U8:
         rgb[...] = grey[:, :, None]  # releases the GIL, unlike np.repeat
         return rgb
     if found.mode in ("I", "F"):
-        raise ValueError("32 bits per pixel and color, which have no standard value of white")
+        raise ValueError(
+            "32 bits per pixel and color, which have no standard value of white; use 8 or 16"
+        )
     return np.asarray(found if found.mode == "RGB" else found.convert("RGB"), np.uint8)
 
 

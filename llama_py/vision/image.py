@@ -92,7 +92,7 @@ def decode_data_url(url: str) -> bytes:
     try:
         return base64.b64decode(body, validate=True)
     except ValueError as e:
-        raise ModelError(f"URL of the image is not base64 ({e})") from None
+        raise ModelError(f"URL of the image is not base64 ({e}); encode the image again") from None
 
 
 def _decode_image(data: bytes, what: str) -> U8:

@@ -58,7 +58,9 @@ def test_hull() -> None:
 def test_smallest_types_for_a_loss() -> None:
     tensors = {"x": [Candidate(1, 4.0, "a"), Candidate(2, 1.0, "b"), Candidate(9, 0.5, "c")]}
     assert choose_types(tensors, most_loss=1.0)["x"].type == "b"
-    with pytest.raises(GGUFError, match=r"no types have a divergence of 0.1; the least is 0.5"):
+    with pytest.raises(
+        GGUFError, match=r"no types reach a KL divergence of 0.1; the smallest is 0.5"
+    ):
         choose_types(tensors, most_loss=0.1)
 
 

@@ -42,7 +42,7 @@ SAMPLING: dict[str, RequestField] = {
 
 def _watermark(value: Any) -> bool:
     if value is not False:
-        raise ValueError("texts get no watermark; omit it")
+        raise ValueError("must be false, because watermarks are not supported")
     return False
 
 

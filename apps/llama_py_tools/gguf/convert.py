@@ -92,7 +92,10 @@ class ConvertParams(Params):
         False, "--mtp", "convert only the layers that draft tokens, as a separate file", env=""
     )
     dspark: bool = option(
-        False, "--dspark", "the same for the DSpark layers of DeepSeek-V4", env=""
+        False,
+        "--dspark",
+        "convert only the DSpark layers of DeepSeek-V4, as a separate file",
+        env="",
     )
     quantize: str = option(
         "",

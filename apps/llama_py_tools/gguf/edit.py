@@ -27,7 +27,10 @@ def change(
     out = check_free(output, force)
     with GGUFFile.open(path) as file:
         if len(file.paths) > 1:
-            raise GGUFError(f"{path}: file is split into {len(file.paths)} parts; merge them first")
+            raise GGUFError(
+                f"{path}: file is split into {len(file.paths)} parts; merge them first: "
+                "llama-py-gguf merge IN OUT"
+            )
         stored = file.metadata.stored_values
         for key in remove:
             if stored.pop(key, None) is None:

@@ -30,12 +30,16 @@ def split(
     """Write the shards of a file; GGUFError if the file is already split."""
     with GGUFFile.open(path) as file:
         if len(file.paths) > 1:
-            raise GGUFError(f"{path}: file is already split; merge it first")
+            raise GGUFError(
+                f"{path}: file is already split into {len(file.paths)} parts; merge them first: "
+                "llama-py-gguf merge IN OUT"
+            )
         groups: list[list[TensorInfo]] = [[]] if first_empty else []
         groups += cut((t.as_stored() for t in file.tensors.values()), max_tensors, max_size)
         if len(groups) > MAX_PARTS:
             raise GGUFError(
-                f"{path}: {len(groups)} parts exceed the maximum of {MAX_PARTS}; use larger parts"
+                f"{path}: {len(groups)} shards exceed the maximum of {MAX_PARTS}; raise "
+                "--split-max-size or --split-max-tensors"
             )
         files = [check_free(part_name(prefix, i, len(groups)), force) for i in range(len(groups))]
         if not dry_run:
@@ -74,6 +78,8 @@ def merge(path: str, output: str, force: bool) -> None:
     out = check_free(output, force)
     with GGUFFile.open(path) as file:
         if "split.count" not in file.metadata:
-            raise GGUFError(f"{path}: not a part of a split file")
+            raise GGUFError(
+                f"{path}: not a shard of a split model; use one, such as NAME-00001-of-00003.gguf"
+            )
         stored = {key: raw for key, raw in file.metadata.stored_values.items() if key not in KEYS}
         write(out, stored, file.tensors.values())

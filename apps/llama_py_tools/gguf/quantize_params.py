@@ -112,7 +112,12 @@ class QuantizeParams(Params):
         env="",
     )
     size: int | None = option(
-        None, "--size", "the same for a size of the tensors", parse=size, metavar="4.2G", env=""
+        None,
+        "--size",
+        "types by measured loss, for this size of all tensors; TYPE is omitted",
+        parse=size,
+        metavar="4.2G",
+        env="",
     )
     kld: float | None = option(
         None,

@@ -59,7 +59,7 @@ class ServerConnection:
         ready, begun, errors = self.ready, self._begun, None
         try:
             if self._is_closing:
-                raise ConnectionError("llama-py is ending")
+                raise ConnectionError("llama-py is stopping")
             errors = self._errors = None if self.config.url else ErrorLines(self.config)
             client = Client(
                 connect(self.config, errors, self._end.set),

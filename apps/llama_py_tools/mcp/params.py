@@ -22,7 +22,7 @@ class McpParams(Params):
     mcp_allow: tuple[str, ...] = option(
         (),
         "--mcp-allow",
-        "tools that are called without a question",
+        "tools that run without a confirmation",
         metavar="NAME,...",
         parse=words,
         many=True,

@@ -142,7 +142,8 @@ def read_winogrande(data: bytes, n: int) -> list[ChoiceTask]:
         tasks.append(ChoiceTask([base + second for base in bases], right, bases))
     if not tasks:
         raise _error(
-            "WinoGrande", "no row has an index, a sentence with _, two choices, and 1 or 2"
+            "WinoGrande",
+            "each row must have an index, a sentence with _, two choices, and the answer 1 or 2",
         )
     return [tasks[i] for i in _select_indices(len(tasks), n)]
 

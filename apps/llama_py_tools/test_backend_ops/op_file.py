@@ -133,7 +133,7 @@ class Words:
     def type(self) -> GGMLType:
         number = self.integer()
         if number not in TYPES:
-            raise ValueError(f"unknown tensor type {number}")
+            raise ValueError(f"unknown tensor type {number}; update llama-py")
         return TYPES[number]
 
 
@@ -158,10 +158,14 @@ def _spec(number: int, params: list[int]) -> OpSpec:
         kinds = numbers()[name]
         kind = params[0] if params else 0
         if not 0 <= kind < len(kinds):
-            raise ValueError(f"{name} has kinds 0 to {len(kinds) - 1}, got {kind}")
+            raise ValueError(
+                f"the first parameter of {name} must be 0 to {len(kinds) - 1}, got {kind}"
+            )
         name = kinds[kind]
     if name not in OPS or OPS[name].view:
-        raise ValueError(f"op {number}, {name}, cannot be computed")
+        raise ValueError(
+            f"op {number} ({name}) is a view or unknown, so it cannot be tested; remove the line"
+        )
     return OPS[name]
 
 
@@ -185,7 +189,9 @@ def _build(
     leaves = [Tensor(s.type, s.ne, nb=None if s.dense else s.nb) for s in sources]
     for t in (*leaves, Tensor(type, ne)):
         if t.nbytes > LARGEST or t.ne[0] % t.type.block_size:
-            raise ValueError(f"tensor {t} is invalid")
+            raise ValueError(
+                f"tensor {t} must have rows of whole blocks, and at most {LARGEST} bytes"
+            )
     node = Tensor(type, ne, spec.name, tuple(leaves), params, name)
     node.src = tuple(_source(new, s, node, i) for i, s in enumerate(sources))
     if "inplace" in spec.fields and node.param("inplace") and node.src[0] is not None:

@@ -175,7 +175,10 @@ class Phi4VisionConverter(MediaConverter):
         table = next((t for n, t in self.folder.tensors.items() if n.endswith(end)), None)
         side = 0 if table is None else math.isqrt(table.shape[0])
         if table is None or side * side != table.shape[0]:
-            raise ModelError(f"{self.folder.path}: {end} must have a square number of rows")
+            shape = "no such tensor" if table is None else list(table.shape)
+            raise ModelError(
+                f"{self.folder.path}: {end} must have a square number of rows, got {shape}"
+            )
         return {**found, "image_size": side * size}
 
     def keys(self) -> None:
@@ -263,6 +266,6 @@ class YoutuVLConverter(MediaConverter):
         try:
             new_name = self.rename(name)
         except ModelError:
-            log.warning("%s is not converted, since no encoder uses it", name)
+            log.warning("%s is not converted, because no known encoder uses it", name)
             return
         yield new_name, array

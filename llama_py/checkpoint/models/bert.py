@@ -202,7 +202,10 @@ class XlmRobertaConverter(RobertaConverter):
             yield from super().tensors(name, array, layer)
             return
         if array.ndim != 3 or array.shape[0] != len(self.tasks):
-            raise ModelError(f"{name} must have a matrix for each of {len(self.tasks)} adapters")
+            raise ModelError(
+                f"{name} must have a matrix for each of {len(self.tasks)} adapters, got "
+                f"{list(array.shape)}"
+            )
         new = self.rename(name[: -len(".0.lora_A")]) + name[-len(".lora_A") :].lower()
         for i, found in enumerate(self.tasks.values()):
             part = array.rows(i, i + 1).reshape(*array.shape[1:])

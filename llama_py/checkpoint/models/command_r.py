@@ -32,7 +32,9 @@ class WithoutBiasConverter(Converter):
         if not name.endswith(".bias"):
             yield from super().tensors(name, array, layer)
         elif array.read().any():
-            raise ModelError(f"{self.folder.path}: {name} must be 0, since {self.arch} has no bias")
+            raise ModelError(
+                f"{self.folder.path}: {name} must be 0, because {self.arch} has no bias"
+            )
 
 
 class Cohere2Converter(WithoutBiasConverter):

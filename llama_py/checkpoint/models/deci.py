@@ -23,7 +23,10 @@ class DeciConverter(LlamaConverter):
         """Shapes of the layers; empty without block_configs."""
         found = self.find("block_configs") or []
         if found and (not isinstance(found, list) or len(found) != self.n_layer):
-            raise ModelError(f"block_configs must have {self.n_layer} entries, one per layer")
+            raise ModelError(
+                f"block_configs must have {self.n_layer} entries, one per layer, got "
+                f"{str(found)[:50]}"
+            )
         return found
 
     def heads(self) -> tuple[list[int], list[int]]:

@@ -43,7 +43,8 @@ class DraftConverter(TargetConverter):
             other.vocabulary(Vocabulary(self.target, self.out, v.n_vocab, v.pre))
         else:
             raise ModelError(
-                f"{self.target.path}: the target is a draft model; use that of a model"
+                f"{self.target.path}: the target must not be a draft model; use the folder of the "
+                "model that it drafts for (--target-model-dir)"
             )
 
 
@@ -182,7 +183,10 @@ class DSparkConverter(DFlashConverter):
         self.n_vocab = self.integer("vocab_size")
         self.n_vocab_draft = self.find("draft_vocab_size") or self.n_vocab
         if self.n_vocab_draft > self.n_vocab:
-            raise ModelError(f"draft_vocab_size must be at most {self.n_vocab}")
+            raise ModelError(
+                f"draft_vocab_size must be at most vocab_size = {self.n_vocab}, got "
+                f"{self.n_vocab_draft}"
+            )
 
     def keys(self) -> None:
         super().keys()
@@ -200,7 +204,10 @@ class DSparkConverter(DFlashConverter):
     def check_complete(self) -> None:
         super().check_complete()
         if self.n_vocab_draft < self.n_vocab and self.token_ids is None:
-            raise ModelError(f"{self.folder.path}: d2t is missing, but draft_vocab_size is not")
+            raise ModelError(
+                f"{self.folder.path}: tensor d2t is missing, which draft_vocab_size = "
+                f"{self.n_vocab_draft} below vocab_size = {self.n_vocab} needs; download all files"
+            )
 
 
 class Gemma4DSparkConverter(DFlashConverter):

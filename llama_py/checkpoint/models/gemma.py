@@ -125,7 +125,8 @@ class Gemma3Converter(Converter):
     def keys(self) -> None:
         super().keys()
         if self.find("attn_logit_softcapping") is not None:
-            raise ModelError("attn_logit_softcapping of Gemma 3 must be null")
+            cap = self.find("attn_logit_softcapping")
+            raise ModelError(f"attn_logit_softcapping of Gemma 3 must be null, got {str(cap)[:50]}")
         head_dim = self.integer("head_dim")
         self.out.set_all({
             "context_length": self.integer("max_position_embeddings"),
@@ -177,7 +178,10 @@ def query_scalar(model: StoredModel, n_largest: int) -> int:
     layers the embeddings' per head (llama_model_gemma2). Warns of sizes that Google did not
     release, since GGUF has no key for this."""
     if model.n_layer not in RELEASED:
-        log.warning("GGUF does not store query_pre_attn_scalar; the export has llama.cpp's value")
+        log.warning(
+            "GGUF does not store query_pre_attn_scalar, so the export has llama.cpp's value; "
+            "compare it with the original config.json"
+        )
     if model.n_layer == n_largest:
         return int(model.get("embedding_length") // model.get("attention.head_count"))
     return int(model.get("attention.key_length"))
@@ -188,7 +192,11 @@ def check_scale(c: Converter, n_largest: int) -> None:
     n_head = max(c.integer("num_attention_heads"), 1)
     size = c.integer("hidden_size") // n_head if c.n_layer == n_largest else c.head_dim
     if (given := c.find("query_pre_attn_scalar")) not in (None, size):
-        log.warning("query_pre_attn_scalar %s is not stored; llama.cpp scales by %d", given, size)
+        log.warning(
+            "query_pre_attn_scalar %s is not stored in GGUF, so queries are scaled for %d instead",
+            given,
+            size,
+        )
 
 
 class EmbeddingGemmaConverter(Gemma3Converter):

@@ -92,7 +92,10 @@ class Gemma3nConverter(Gemma3Converter):
             raise self.refuse(("altup_num_inputs",), str(N_ALTUP))
         types, sparsity = self.find("layer_types"), self.find("activation_sparsity_pattern")
         if not isinstance(types, list) or not isinstance(sparsity, list):
-            raise ModelError("layer_types and activation_sparsity_pattern must be lists")
+            raise ModelError(
+                f"layer_types and activation_sparsity_pattern must be lists, got {str(types)[:50]} "
+                f"and {str(sparsity)[:50]}"
+            )
         self.out.set_all({
             "altup.active_idx": self.integer("altup_active_idx"),
             "altup.num_inputs": n,
@@ -117,7 +120,10 @@ class Gemma4Converter(Gemma3Converter):
         """Attention to a window, for each layer."""
         types = self.find("layer_types")
         if not isinstance(types, list) or len(types) != self.n_layer:
-            raise ModelError(f"layer_types must have {self.n_layer} entries, one per layer")
+            raise ModelError(
+                f"layer_types must have {self.n_layer} entries, one per layer, got "
+                f"{str(types)[:50]}"
+            )
         return [t == "sliding_attention" for t in types]
 
     def find_full(self, name: str, in_layer: str) -> Any:

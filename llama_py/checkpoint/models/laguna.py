@@ -59,7 +59,9 @@ class LagunaConverter(ExpertsConverter):
         found = self.find("num_attention_heads_per_layer")
         each = found or [self.integer("num_attention_heads")] * n_layer
         if not isinstance(each, list) or len(each) != n_layer:
-            raise ModelError(f"num_attention_heads_per_layer must have {n_layer} entries")
+            raise ModelError(
+                f"num_attention_heads_per_layer must have {n_layer} entries, got {str(each)[:50]}"
+            )
         return each
 
     def gates(self) -> list[str]:
@@ -71,7 +73,10 @@ class LagunaConverter(ExpertsConverter):
         names = types or [PER_HEAD if gating is True else gating] * self.n_layer
         found = [str(name).replace("-", "_") for name in names]
         if len(found) != self.n_layer or not {*found} <= {PER_HEAD, PER_ELEMENT}:
-            raise ModelError(f"gating must be per-head or per-element, got {gating}, {types}")
+            raise ModelError(
+                f"gating must be per-head or per-element, and gating_types so for each of "
+                f"{self.n_layer} layers, got {gating} and {str(types)[:80]}"
+            )
         if PER_ELEMENT in found and str(gating).replace("-", "_") != PER_ELEMENT:
             raise ModelError(f'gating must be "per-element", like gating_types, got {gating}')
         return found
@@ -80,7 +85,10 @@ class LagunaConverter(ExpertsConverter):
         if layer is not None and name.endswith("self_attn.g_proj.weight"):
             each = self.head_dim if self.gates()[layer] == PER_ELEMENT else 1
             if array.shape[0] != self.heads()[layer] * each:
-                raise ModelError(f"{name} has {array.shape[0]} rows, which contradicts gating")
+                raise ModelError(
+                    f"{name} has {array.shape[0]} rows, which contradicts gating: "
+                    f"{self.gates()[layer]} needs {self.heads()[layer] * each}"
+                )
         yield from super().tensors(name, array, layer)
 
     def vocabulary(self, v: Vocabulary) -> None:

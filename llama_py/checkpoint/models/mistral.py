@@ -76,7 +76,9 @@ class ParamsConverter(Converter):
     def value(self, found: Mapping[str, float], name: str) -> float:
         """Return a value of an object in params.json. Raises ModelError if it is missing."""
         if not isinstance(found, dict) or name not in found:
-            raise ModelError(f"{self.folder.path / 'params.json'}: {name} is missing")
+            raise ModelError(
+                f"{self.folder.path / 'params.json'}: {name} is missing; download it again"
+            )
         return float(found[name]) if name != CONTEXT else found[name]
 
     def vocabulary(self, v: Vocabulary) -> None:

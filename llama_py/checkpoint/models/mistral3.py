@@ -24,7 +24,7 @@ class Ministral3Converter(LlamaConverter):
             ("attention.temperature_scale", "llama_4_scaling_beta"),
         ):
             if name not in rope:
-                raise ModelError(f"rope_parameters lacks {name}")
+                raise ModelError(f"rope_parameters lacks {name}; download config.json again")
             self.out.f32(key, rope[name])
 
 

@@ -37,7 +37,10 @@ class OpenElmConverter(Converter):
     def _find_list(self, name: str) -> list[int]:
         found = self.find(name)
         if not isinstance(found, list) or len(found) != self.n_layer:
-            raise ModelError(f"{name} of OpenELM must have {self.n_layer} entries, one per layer")
+            raise ModelError(
+                f"{name} of OpenELM must have {self.n_layer} entries, one per layer, got "
+                f"{str(found)[:50]}"
+            )
         return found
 
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:

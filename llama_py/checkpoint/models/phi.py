@@ -115,7 +115,8 @@ class Phi3Converter(Phi2Converter):
         for kind, values in factors.items():
             if not isinstance(values, list) or 2 * len(values) != self.n_rot:
                 raise ModelError(
-                    f"{kind}_factor of RoPE must have {self.n_rot // 2} values, one for each pair"
+                    f"{kind}_factor of RoPE must have {self.n_rot // 2} values, one for each pair, "
+                    f"got {str(values)[:50]}"
                 )
             yield f"rope_factors_{kind}.weight", LazyArray.from_values(values)
 
@@ -142,7 +143,10 @@ class Phi3Converter(Phi2Converter):
         added: list[tuple[Any, Any]] = [*decoder, *((token["id"], token) for token in listed)]
         for key, token in added:
             if not 0 <= (id := int(key)) < len(tokens):
-                raise ModelError(f"the token {id} is not in the vocabulary of {len(tokens)} tokens")
+                raise ModelError(
+                    f"added token {id} must be in the vocabulary, 0..{len(tokens) - 1}; download "
+                    "the tokenizer's files again"
+                )
             tokens[id], scores[id] = token["content"], ADDED_SCORE
             types[id] = CONTROL if token.get("special") else USER_DEFINED
         v.write("llama", "default", tokens, types, scores)

@@ -34,7 +34,10 @@ class Qwen3Converter(Qwen2Converter):
     @classmethod
     def restore_config(cls, model: StoredModel) -> dict[str, Any]:
         if model.has("cls.output.weight"):
-            raise ModelError("rerankers cannot be exported: the file lacks the output matrix")
+            raise ModelError(
+                "rerankers cannot be exported, because the file has only two rows of the output "
+                "matrix; use the original checkpoint"
+            )
         return {**super().restore_config(model), "attention_bias": model.has("blk.0.attn_q.bias")}
 
     @cached_property
@@ -76,5 +79,8 @@ class Qwen3Converter(Qwen2Converter):
         vocab = self.folder.json("tokenizer.json").get("model", {}).get("vocab", {})
         ids = [vocab.get("yes"), vocab.get("no")]
         if not all(type(id) is int and 0 <= id < array.shape[0] for id in ids):
-            raise ModelError(f"{self.folder.path}: a reranker's vocabulary must have yes and no")
+            raise ModelError(
+                f"{self.folder.path}: a reranker's vocabulary must have the tokens yes and no, got "
+                f"ids {ids}"
+            )
         return stack([array.rows(id, id + 1).reshape(array.shape[1]) for id in ids])

@@ -72,7 +72,10 @@ class Qwen3NextConverter(NextnConverter, Qwen2MoeConverter):
         out.u32("ssm.inner_size", self.value_dim * self.n_value_heads)
         if (types := self.find("layer_types")) is not None:
             if not isinstance(types, list) or len(types) != self.n_trunk:
-                raise ModelError(f"layer_types must have {self.n_trunk} entries, one per layer")
+                raise ModelError(
+                    f"layer_types must have {self.n_trunk} entries, one per layer, got "
+                    f"{str(types)[:50]}"
+                )
             recurrent = [t == "linear_attention" for t in types]
             recurrent += [False] * (self.n_layer - self.n_trunk)
             out.array("attention.recurrent_layers", recurrent)

@@ -80,7 +80,7 @@ class Qwen4ExpConverter(Qwen35Converter):
         for module, key in HASHES.items():
             found = (t for name, t in self.folder.tensors.items() if name.endswith(module))
             if (stored := next(found, None)) is None:
-                raise ModelError(f"{self.folder.path}: {module} is missing")
+                raise ModelError(f"{self.folder.path}: {module} is missing; download all files")
             out.add("arr[u64]", key, [int(x) for x in stored.integers()])
 
     @cached_property
@@ -108,4 +108,7 @@ class Qwen4ExpConverter(Qwen35Converter):
         super().check_complete()
         n: Any = self.find("split_ngram_parts")
         if self.shards and len(self.shards) != n:
-            raise ModelError(f"{self.folder.path}: {len(self.shards)} of {n} parts of n-grams")
+            raise ModelError(
+                f"{self.folder.path}: only {len(self.shards)} of {n} parts of the n-gram table "
+                "exist; download all files of weights"
+            )

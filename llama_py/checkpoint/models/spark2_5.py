@@ -25,7 +25,10 @@ class Spark25Converter(Converter):
         super().keys()
         types = self.find("layer_types")
         if len(types) != self.n_layer or not {*types} <= {FULL, SLIDING}:
-            raise ModelError(f"layer_types must have {self.n_layer} entries: {FULL}, {SLIDING}")
+            raise ModelError(
+                f"layer_types must have {self.n_layer} entries, each {FULL} or {SLIDING}, got "
+                f"{str(types)[:50]}"
+            )
         for name, wanted in WANTED:
             if self.find(name) != wanted:
                 raise self.refuse((name,), str(wanted))
@@ -37,5 +40,7 @@ class Spark25Converter(Converter):
     def tensors(self, name: str, array: LazyArray, layer: int | None) -> NamedArrays:
         n_head = self.integer("num_attention_heads")
         if name.endswith(".self_attn.g_proj.weight") and array.shape[0] != n_head:
-            raise ModelError(f"{name} must have {n_head} rows, one per head")
+            raise ModelError(
+                f"{name} must have {n_head} rows, one per head, got {list(array.shape)}"
+            )
         yield from super().tensors(name, array, layer)

@@ -45,7 +45,9 @@ class Qwen3TtsConverter(Converter):
     def __init__(self, folder: CheckpointFolder, options: ConvertOptions) -> None:
         self.talker = folder.config.get("talker_config")
         if not isinstance(self.talker, dict):
-            raise ModelError(f"{folder.path / 'config.json'}: talker_config is missing")
+            raise ModelError(
+                f"{folder.path / 'config.json'}: talker_config is missing; download the file again"
+            )
         folder.config |= self.talker
         folder.config["vocab_size"] = folder.config.get("text_vocab_size")
         super().__init__(folder, options)

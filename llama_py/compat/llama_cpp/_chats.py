@@ -64,7 +64,10 @@ class LlamaChats(LlamaCompletions):
         elif name.startswith(FROM_FILE):
             found = model.named_template(name.removeprefix(FROM_FILE))
             if found is None:
-                raise ModelError(f"the model's file has no chat template {name!r}")
+                raise ModelError(
+                    f"the model's file has no chat template {name!r}; "
+                    "omit chat_format to use its default"
+                )
             model.chat_template = found
         else:
             model.set_chat_template(template_source(_NAMED.get(name, name)))

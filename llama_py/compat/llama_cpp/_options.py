@@ -52,7 +52,7 @@ class LlamaOptions(NamedOptions):
         0, "", "number of layers on GPUs (-1: all); 0: the CPU, or the device of `device`"
     )
     device: Any = option(
-        None, "", "of llama-py: device or devices (None: cpu, or auto with n_gpu_layers)"
+        None, "", "device or devices of llama-py (None: cpu, or auto with n_gpu_layers)"
     )
     split_mode: int | str = option(1, "", "LLAMA_SPLIT_MODE_*, or a name of llama-py", check=_ENUM)
     main_gpu: int = option(0, "", "index of the only GPU, with LLAMA_SPLIT_MODE_NONE")

@@ -50,4 +50,6 @@ def _byte(text: str) -> bytes:
     try:
         return bytes.fromhex(text[3:5])
     except ValueError:
-        raise TokenizerError(f"token {text!r} has type BYTE, so it must look like <0x0A>") from None
+        raise TokenizerError(
+            f"token {text!r} has type BYTE, so it must look like <0x0A>; convert the model again"
+        ) from None

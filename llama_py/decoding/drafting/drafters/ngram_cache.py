@@ -115,7 +115,7 @@ def read_counts(path: str | Path) -> Counts:
             at += 8 * n
             if n < 1 or min(pairs[1::2]) < 1:
                 raise ModelError(
-                    f"{path}: not a lookup cache: an n-gram without tokens; create it again with "
+                    f"{path}: not a lookup cache: an n-gram has no tokens; create it again with "
                     "llama-lookup-create"
                 )
             following = dict(zip(pairs[::2], pairs[1::2], strict=True))
