@@ -406,14 +406,8 @@ def test_scales_of_queries(
     (folder / "config.json").write_text(json.dumps({**config, "query_pre_attn_scalar": scale}))
     path = write_gguf(folder, tmp_path / "a.gguf")
     warned = [r.getMessage() for r in caplog.records if "query_pre_attn_scalar" in r.getMessage()]
-    assert (
-        warned
-        == [
-            f"query_pre_attn_scalar {scale} is not stored in GGUF, so queries are scaled "
-            "for 16 instead"
-        ]
-        * n
-    )
+    message = f"query_pre_attn_scalar {scale} is not stored in GGUF, so queries are scaled for 16"
+    assert warned == [f"{message} instead"] * n
     caplog.clear()
     export(path, tmp_path / "out")
     assert "GGUF does not store query_pre_attn_scalar" in caplog.text

@@ -141,7 +141,7 @@ class BenchParams(Params):
     new_context: tuple[bool, ...] = option(
         (False,),
         "--new-context",
-        "1: create a context for each run; its creation is part of the time",
+        "1: create a context for each run, and include this in the time",
         parse=switches,
         many=True,
         metavar="0|1",
