@@ -22,9 +22,7 @@ def pocket_config(folder: Path) -> dict[str, Any]:
         return {}
     shape = {name: t.shape for name, t in tensors.items()}
     n_vocab, n_embd = shape["flow_lm.conditioner.embed.weight"]
-    voice = "mimi.encoder_transformer.transformer.layers"
-    (n_audio,) = shape[f"{voice}.0.norm1.weight"]
-    return {
+    return _audio_config(shape) | {
         "architectures": ["PocketTTSModel"],
         "model_type": "pockettts",
         "num_hidden_layers": sum(LAYER.fullmatch(name) is not None for name in shape),
@@ -35,12 +33,21 @@ def pocket_config(folder: Path) -> dict[str, Any]:
         "vocab_size": n_vocab + (2 if "flow_lm.bos_before_voice" in shape else 1),
         "rope_theta": 10000.0,
         "layer_norm_eps": 1e-5,
+    }
+
+
+def _audio_config(shape: dict[str, tuple[int, ...]]) -> dict[str, Any]:
+    """Return the encoder's part of the configuration; empty if the file has no encoder."""
+    voice = "mimi.encoder_transformer.transformer.layers"
+    if f"{voice}.0.norm1.weight" not in shape:
+        return {}
+    (n_audio,) = shape[f"{voice}.0.norm1.weight"]
+    n_layers = sum(n.startswith(voice) and n.endswith(".norm1.weight") for n in shape)
+    return {
         "audio_config": {
-            "num_hidden_layers": sum(
-                n.startswith(voice) and n.endswith(".norm1.weight") for n in shape
-            ),
+            "num_hidden_layers": n_layers,
             "hidden_size": n_audio,
             "intermediate_size": shape[f"{voice}.0.linear1.weight"][0],
             "num_attention_heads": n_audio // HEAD_DIM,
-        },
+        }
     }

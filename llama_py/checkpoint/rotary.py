@@ -91,7 +91,9 @@ def restore_rope(model: StoredModel) -> dict[str, Any]:
     kind, theta = model.get("rope.scaling.type"), model.get("rope.freq_base", 10000.0)
     rope: dict[str, Any] = {"rope_type": "default", "rope_theta": theta}
     if kind not in (None, "none", "linear", "yarn"):
-        raise ModelError(f"RoPE of the type {kind!r} cannot be exported; known: none, linear, yarn")
+        raise ModelError(
+            f"RoPE of the type {kind!r} cannot be exported; only none, linear and yarn can"
+        )
     if kind in ("linear", "yarn"):
         rope |= {"rope_type": kind, "factor": model.get("rope.scaling.factor", 1.0)}
     if kind == "yarn":

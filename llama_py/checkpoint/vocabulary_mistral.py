@@ -106,9 +106,7 @@ def _merges(ranks: Mapping[bytes, int]) -> Iterator[str]:
 def _pieces(v: Vocabulary) -> Found:
     names = sorted(path.name for path in v.folder.path.glob("tokenizer.model*"))
     if not names:
-        raise ModelError(
-            f"{v.folder.path}: tekken.json or tokenizer.model is missing; download one of them"
-        )
+        raise ModelError(f"{v.folder.path}: tekken.json or tokenizer.model is missing; download it")
     pieces: list[Any] = read_sentencepiece(v.folder.path / names[-1]).pieces
     tokens = [piece.text.decode("utf-8", "surrogateescape") for piece in pieces]
     special = {text: id for id, text in enumerate(tokens)}

@@ -189,7 +189,7 @@ class ChatPrompt:
         constraint = self.constraint(p.max_tokens)
         if constraint is not None and p.constraints:
             given = " and ".join(p.constraints)
-            raise GrammarError(f"tools cannot be combined with {given}; use only one")
+            raise GrammarError(f"tools cannot be combined with {given}; use only one of them")
         if constraint is not None and p.sampler is not None:
             raise ModelError(
                 "tool calls need a grammar, which the given sampler does not have; pass temp, "

@@ -154,7 +154,7 @@ def test_refused_adapters(tmp_path: Path) -> None:
         ({"base_model.model.lm_head.weight": [128, 64]}, "must be lora_A or lora_B"),
         ({f"{name}.lora_A.weight": [4, 64]}, "must have lora_A and"),
         ({f"{name}.lora_A.weight": [4, 64], f"{name}.lora_B.weight": [64, 8]}, "do not fit"),
-        ({f"{name}.lora_A.weight": [4, 64], f"{name}.lora_B.weight": [63, 4]}, "no form"),
+        ({f"{name}.lora_A.weight": [4, 64], f"{name}.lora_B.weight": [63, 4]}, "cannot have shape"),
     ):
         made = {n: ("F32", s, values(n, "F32", s)) for n, s in given.items()}
         write_safetensors(weights, made)

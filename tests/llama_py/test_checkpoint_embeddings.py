@@ -161,7 +161,7 @@ def test_added_tokens_of_phi(tmp_path: Path) -> None:
     assert [*keys["token_type"]][3:] == [USER_DEFINED, NORMAL, CONTROL, UNUSED]
     decoder["9"] = {"content": "z", "special": True}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    with pytest.raises(ModelError, match="the token 9 is not in the vocabulary"):
+    with pytest.raises(ModelError, match="token 9 must be in the vocabulary"):
         plan(folder, F32)
 
 

@@ -224,5 +224,5 @@ def test_rates_and_architectures_that_do_not_draft() -> None:
         nextn.Cycle(vocabulary.synthetic(1024), 256, 1.2, seed=1)
     with pytest.raises(ValueError, match="no NextN layer"):
         SMALL[0].with_nextn()
-    with pytest.raises(ValueError, match="no cycle"):
+    with pytest.raises(ValueError, match="a cycle needs 2"):
         nextn.Cycle(vocabulary.Vocabulary(["a"], [1], {}), 256, 0.5, seed=1)
