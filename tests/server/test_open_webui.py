@@ -104,10 +104,11 @@ def test_embeddings_of_documents() -> None:
     assert len(older["embedding"]) == len(found["embeddings"][0])
 
 
-def test_a_model_is_unloaded(client: TestClient) -> None:
-    [found] = post(client, "generate", {"model": "any", "keep_alive": 0, "prompt": ""})
-    assert found["done"] is True
-    assert chat(client, options=FEW)[-1]["done"] is True  # it is loaded again, or stays
+def test_a_model_is_unloaded() -> None:
+    with served() as (client, _):
+        [found] = post(client, "generate", {"model": "any", "keep_alive": 0, "prompt": ""})
+        assert found["done"] is True
+        assert chat(client, options=FEW)[-1]["done"] is True  # it is loaded again, or stays
 
 
 def test_pulls_and_errors(client: TestClient) -> None:
