@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 EPILOG = """The folder needs config.json, the tokenizer's files and *.safetensors.
 
 examples:
-  llama-py-gguf convert Qwen3-0.6B qwen3.gguf
-  llama-py-gguf convert --quantize Q4_K_M Qwen3-0.6B qwen3-q4.gguf
-  llama-py-gguf convert --base Qwen3-0.6B my-adapter adapter.gguf
+  llama-py-gguf convert my-model model.gguf
+  llama-py-gguf convert --quantize Q4_K_M my-model small.gguf
+  llama-py-gguf convert --base my-model my-adapter adapter.gguf
 """
 
 

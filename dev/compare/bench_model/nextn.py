@@ -36,7 +36,7 @@ class RouterBias:
     """Shares of the variance of routers' logits.
 
     The defaults were chosen, not measured: a model's paper reports which experts it prefers per
-    topic (OLMoE-1B-7B: arXiv:2409.02060).
+    topic (arXiv:2409.02060).
 
     skew   equal for all tokens: routers prefer some experts
     local  equal for TOPIC consecutive tokens of the cycle
