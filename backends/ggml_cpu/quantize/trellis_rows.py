@@ -1,4 +1,4 @@
-"""Rows of iq1_kt and iq2_kt: a scale, and uneven levels as steps of groups of 32 values
+"""Rows of trellis types of 1 and 2 bits: a scale, and uneven levels as steps of groups of 32 values
 (iqk_quantize.cpp:quantize_row_iq1_kt_impl, quantize_row_iq2_kt_impl of ik_llama.cpp)."""
 
 from __future__ import annotations
