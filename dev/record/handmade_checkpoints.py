@@ -23,19 +23,11 @@ E, F, H, KV, D, N = 64, 96, 4, 2, 16, 2  # embedding, feed-forward, heads, size 
 X, FX = 4, 48  # experts, and their feed-forward networks
 Shapes = Mapping[str, Any]
 SIZES: dict[str, Any] = {
-    "vocab_size": N_VOCAB,
-    "hidden_size": E,
-    "intermediate_size": F,
-    "num_hidden_layers": N,
-    "num_attention_heads": H,
-    "num_key_value_heads": KV,
-    "max_position_embeddings": 1024,
-    "rms_norm_eps": 1e-6,
-    "rope_theta": 10000.0,
-    "hidden_act": "silu",
-    "tie_word_embeddings": False,
-    "model_type": "handmade",
-}
+    "vocab_size": N_VOCAB, "hidden_size": E, "intermediate_size": F, "num_hidden_layers": N,
+    "num_attention_heads": H, "num_key_value_heads": KV, "max_position_embeddings": 1024,
+    "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
+    "tie_word_embeddings": False, "model_type": "handmade",
+}  # fmt: skip
 MODEL: Shapes = {"model.embed_tokens": (N_VOCAB, E), "model.norm": (E,), "lm_head": (N_VOCAB, E)}
 NORMS: Shapes = {"input_layernorm": (E,), "post_attention_layernorm": (E,)}
 ATTENTION: Shapes = {

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 import llama_py
 from dev import tiny_models as tiny
 from ggml_cpu.experts import cache
-from ggml_cpu.experts.disk import DirectFile, staging_memory
+from ggml_cpu.experts.disk import PAGE, DirectFile, staging_bytes
+from ggml_py.backend import aligned_bytes
 from ggml_py.errors import BackendError
 from ggml_py.machine import host
 from llama_py import Model
@@ -139,6 +140,10 @@ def numbers(tmp_path: Path) -> tuple[Path, NDArray[np.uint8]]:
     return tmp_path / "data", data
 
 
+def staging(n: int) -> NDArray[np.uint8]:
+    return aligned_bytes(staging_bytes(n), PAGE)
+
+
 @pytest.mark.parametrize("refusal", ["", "open", "read"])
 def test_bytes_of_a_file(
     refusal: str, numbers: tuple[Path, NDArray[np.uint8]], monkeypatch: pytest.MonkeyPatch
@@ -165,12 +170,36 @@ def test_bytes_of_a_file(
     monkeypatch.setattr(os, "preadv", read)
     file = DirectFile(path)
     for offset, n in ((0, 20000), (1, 1), (4095, 4098), (19999, 1), (8192, 4096)):
-        np.testing.assert_array_equal(
-            file.read(offset, n, staging_memory(n)), data[offset : offset + n]
-        )
+        np.testing.assert_array_equal(file.read(offset, n, staging(n)), data[offset : offset + n])
     assert file.is_direct is (not refusal)
     with pytest.raises(BackendError, match="the file has only 20000 bytes"):
-        file.read(19000, 1001, staging_memory(1001))
+        file.read(19000, 1001, staging(1001))
+
+
+def test_descriptors_stay_open_for_other_threads(
+    numbers: tuple[Path, NDArray[np.uint8]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, data = numbers
+    real_read, real_close, used, closed = os.preadv, os.close, list[int](), list[int]()
+
+    def read(fd: int, buffers: list[memoryview], offset: int) -> int:
+        used.append(fd)
+        if len(used) == 1:
+            raise OSError(22, "Invalid argument")
+        return real_read(fd, buffers, offset)
+
+    def close(fd: int) -> None:
+        closed.append(fd)
+        real_close(fd)
+
+    monkeypatch.setattr(os, "preadv", read)
+    monkeypatch.setattr(os, "close", close)
+    monkeypatch.setattr(os, "O_DIRECT", os.O_NONBLOCK, raising=False)  # any flag without effect
+    file = DirectFile(path)
+    np.testing.assert_array_equal(file.read(0, 100, staging(100)), data[:100])
+    assert len(set(used)) == 2 and not closed
+    file.close()
+    assert sorted(closed) == sorted(used)
 
 
 def planned_model(path: Path, **how: Any) -> LoadedModel:

@@ -13,11 +13,12 @@ import numpy as np
 
 from ggml_cpu.experts.disk import DirectFile, staging_bytes
 from ggml_cpu.experts.layer import CachedLayer, slot_bytes
-from ggml_cpu.experts.loader import ExpertLoad, LoaderThreads
+from ggml_cpu.experts.loader import CHECK_SECONDS, ExpertLoad, LoaderThreads
 from ggml_cpu.experts.policies import POLICIES, Numbers, Usage, farthest_layer
 from ggml_cpu.experts.slots import Slots
 from ggml_py.backend import Bytes, ExpertStats, ExpertWeights, HostBuffer
 from ggml_py.errors import AllocError, BackendError
+from ggml_py.machine.shield import raise_noted
 
 THREADS = 8  # reads at a time, and threads that repack
 POLICY = "least-stale"
@@ -72,7 +73,9 @@ class ExpertCache:
         for number, (weights, router) in enumerate(layers):
             layer = CachedLayer(number, first, weights[0].tensor.ne[2], router)
             for w in weights:
-                table = layer.add(w, files.setdefault(w.path, DirectFile(w.path)))
+                if w.path not in files:
+                    files[w.path] = DirectFile(w.path)
+                table = layer.add(w, files[w.path])
                 w.tensor.buffer, w.tensor.offset = ScatteredBuffer(table, layer, self), 0
             self.layers.append(layer)
             first += layer.n_experts
@@ -145,7 +148,8 @@ class ExpertCache:
                     f"a batch needs {numbers.size} experts of a layer, but the cache has "
                     f"{slots.n} slots; use a smaller -ub or more memory (--memory)"
                 )
-            self._changed.wait()
+            self._changed.wait(CHECK_SECONDS)
+            raise_noted()  # Ctrl-C
         self._start(layer, missing, found, urgent=True)
         use.hold(slots, self.slot_of[numbers])
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 
-from ggml_py.backend import Bytes, aligned_bytes
+from ggml_py.backend import Bytes
 from ggml_py.errors import BackendError
 
 PAGE = 4096  # alignment of direct reads: a multiple of every disk's block
@@ -18,11 +18,6 @@ def staging_bytes(nbytes: int) -> int:
     return (nbytes + 2 * PAGE - 1) // PAGE * PAGE
 
 
-def staging_memory(nbytes: int) -> Bytes:
-    """Return memory for parts of at most `nbytes`."""
-    return aligned_bytes(staging_bytes(nbytes), PAGE)
-
-
 class DirectFile:
     """An open file. Reads bypass the page cache (O_DIRECT) if the file system supports that;
     otherwise the system drops the pages after each read."""
@@ -30,22 +25,32 @@ class DirectFile:
     def __init__(self, path: Path) -> None:
         """Open the file; OSError if that fails."""
         self.path = path
-        self._flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)
-        self.is_direct = hasattr(os, "O_DIRECT")
-        self._fd = -1
-        self._open()
+        self._direct, self._fds = getattr(os, "O_DIRECT", 0), list[int]()
+        self._changes = Lock()
+        try:
+            self._open()
+        except OSError as e:
+            self._read_indirectly(e)
+
+    @property
+    def is_direct(self) -> bool:
+        return bool(self._direct)
 
     def _open(self) -> None:
-        try:
-            self._fd = os.open(self.path, self._flags | (os.O_DIRECT if self.is_direct else 0))
-        except OSError as e:
-            if not self.is_direct or e.errno != errno.EINVAL:
-                raise
-            self.is_direct = False
-            self._open()
+        flags = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | self._direct
+        self._fds.append(os.open(self.path, flags))
+
+    def _read_indirectly(self, e: OSError) -> None:
+        """Open the file again, with the page cache, after an error of direct reads. Descriptors
+        stay open, because other threads read with them."""
+        if e.errno != errno.EINVAL or not self._direct:
+            raise e
+        self._direct = 0
+        self._open()
 
     def read(self, offset: int, nbytes: int, memory: Bytes) -> Bytes:
-        """Return the bytes from `offset` on, inside `memory` (see `staging_memory`).
+        """Return the bytes from `offset` on, inside `memory`, which is aligned to a page and has
+        `staging_bytes(nbytes)`.
 
         Raises BackendError if reading fails, or if the file has become shorter.
         """
@@ -67,25 +72,23 @@ class DirectFile:
         return memory[offset - start : end - start]
 
     def _read(self, offset: int, target: memoryview) -> int:
+        fd = self._fds[-1]
         try:
-            got = os.preadv(self._fd, [target], offset)
+            got = os.preadv(fd, [target], offset)
         except OSError as e:
-            if not self.is_direct or e.errno != errno.EINVAL:
-                raise
-            self.is_direct = False
-            self.close()
-            self._open()
-            got = os.preadv(self._fd, [target], offset)
+            with self._changes:
+                if fd == self._fds[-1]:  # else another thread has opened the file again
+                    self._read_indirectly(e)
+            fd = self._fds[-1]
+            got = os.preadv(fd, [target], offset)
         if not self.is_direct and hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._fd, offset, got, os.POSIX_FADV_DONTNEED)
+            os.posix_fadvise(fd, offset, got, os.POSIX_FADV_DONTNEED)
         return got
 
     def close(self) -> None:
         """Close the file."""
-        if self._fd >= 0:
-            with suppress(OSError):
-                os.close(self._fd)
-            self._fd = -1
+        while self._fds:
+            os.close(self._fds.pop())
 
     def __del__(self) -> None:
         self.close()

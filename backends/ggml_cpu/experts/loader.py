@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from ggml_cpu.experts.disk import PAGE
 from ggml_py.backend import Bytes, aligned_bytes
 from ggml_py.machine.shield import raise_noted
 
@@ -69,7 +70,7 @@ class LoaderThreads:
             self._ready.notify_all()
 
     def _work(self) -> None:
-        memory = aligned_bytes(self._memory, 4096)
+        memory = aligned_bytes(self._memory, PAGE)
         while (found := self._next()) is not None:
             load, part = found
             load.run(load, part, memory)

@@ -110,6 +110,18 @@ class Qwen35Moe(Architecture):
         yield matrix(p + "ssm_out", n_value, self.n_embd)
 
 
+LARGE = Qwen35Moe(
+    n_layer=48,
+    n_embd=2048,
+    n_head=16,
+    n_head_kv=2,
+    k_heads=16,
+    v_heads=32,
+    n_expert=512,
+    n_used=10,
+    n_ff=512,
+    n_ff_shared=512,
+)
 SIZES = {
     "1b": Qwen35Moe(
         n_layer=16,
@@ -135,52 +147,10 @@ SIZES = {
         n_ff=128,
         n_ff_shared=128,
     ),
-    "14b": Qwen35Moe(
-        n_layer=24,
-        n_embd=2048,
-        n_head=16,
-        n_head_kv=2,
-        k_heads=16,
-        v_heads=32,
-        n_expert=192,
-        n_used=8,
-        n_ff=512,
-        n_ff_shared=512,
-    ),
-    "35b": Qwen35Moe(
-        n_layer=40,
-        n_embd=2048,
-        n_head=16,
-        n_head_kv=2,
-        k_heads=16,
-        v_heads=32,
-        n_expert=256,
-        n_used=8,
-        n_ff=512,
-        n_ff_shared=512,
-    ),
-    "80b": Qwen35Moe(
-        n_layer=48,
-        n_embd=2048,
-        n_head=16,
-        n_head_kv=2,
-        k_heads=16,
-        v_heads=32,
-        n_expert=512,
-        n_used=10,
-        n_ff=512,
-        n_ff_shared=512,
-    ),
-    "397b": Qwen35Moe(
-        n_layer=60,
-        n_embd=4096,
-        n_head=32,
-        n_head_kv=2,
-        k_heads=16,
-        v_heads=64,
-        n_expert=512,
-        n_used=10,
-        n_ff=1024,
-        n_ff_shared=1024,
+    "14b": replace(LARGE, n_layer=24, n_expert=192, n_used=8),
+    "35b": replace(LARGE, n_layer=40, n_expert=256, n_used=8),
+    "80b": LARGE,
+    "397b": replace(
+        LARGE, n_layer=60, n_embd=4096, n_head=32, v_heads=64, n_ff=1024, n_ff_shared=1024
     ),
 }

@@ -1,7 +1,7 @@
 """MUL_MAT_ID: multiply each token by the matrices of its selected experts.
 
 src0 [k, m, experts], src1 [k, 1 or n_used, tokens], src2 ids i32 [n_used, tokens]. If src0 is
-scattered (experts.py), its data are the addresses of the experts' matrices.
+scattered (ggml_cpu/experts), its data are the addresses of the experts' matrices.
 
 For one token (in place: up to FEW tokens), each selected expert's rows are multiplied by one
 column. For more tokens, tokens are grouped by expert (_experts.py), then each expert is multiplied

@@ -101,15 +101,15 @@ def add_gains(x, y, wx, wy, p, q, qx, qq):
 
 
 @fn
+def load_pair(x, w, i):
+    return load_lanes(x, i), load_lanes(x, i + 1), load_lanes(w, i), load_lanes(w, i + 1)
+
+
+@fn
 def gains(x, w, factor):
     qx, qq = v.f32x16(0.0), v.f32x16(0.0)
     for i in range(0, 32, 2):
-        a, b, wa, wb = (
-            load_lanes(x, i),
-            load_lanes(x, i + 1),
-            load_lanes(w, i),
-            load_lanes(w, i + 1),
-        )
+        a, b, wa, wb = load_pair(x, w, i)
         _, p, q = nearest_point(factor, a, b, wa, wb)
         qx, qq = add_gains(a, b, wa, wb, p, q, qx, qq)
     return qx, qq
@@ -155,12 +155,7 @@ def error(x, w, scale):
     """Return the weighted sum of squared errors of points with a scale."""
     factor, total = divide(v.f32x16(1.0), scale), v.f32x16(0.0)
     for i in range(0, 32, 2):
-        a, b, wa, wb = (
-            load_lanes(x, i),
-            load_lanes(x, i + 1),
-            load_lanes(w, i),
-            load_lanes(w, i + 1),
-        )
+        a, b, wa, wb = load_pair(x, w, i)
         _, p, q = nearest_point(factor, a, b, wa, wb)
         dx, dy = v.fma(scale, p, -a), v.fma(scale, q, -b)
         total = total + v.fma(mul(wa, dx), dx, mul(mul(wb, dy), dy))
@@ -182,12 +177,7 @@ def put_block(m, found, d):
         put(m + STEPS, g, step)
         inverse = divide(v.f32x16(1.0), mul(d, step))
         for i in range(0, 32, 2):
-            a, b, wa, wb = (
-                load_lanes(x, i),
-                load_lanes(x, i + 1),
-                load_lanes(w, i),
-                load_lanes(w, i + 1),
-            )
+            a, b, wa, wb = load_pair(x, w, i)
             index, p, q = nearest_point(inverse, a, b, wa, wb)
             put(to, i // 2, v.select(step == 0.0, v.f32x16(0.0), v.to_f32(index)))
             qx, qq = add_gains(a, b, wa, wb, step * p, step * q, qx, qq)
