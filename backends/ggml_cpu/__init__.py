@@ -17,7 +17,7 @@ def _lazy(name: str) -> ModuleType:
         return sys.modules[name]
     spec = find_spec(name)
     if spec is None or spec.loader is None:
-        raise ImportError(f"{name} is missing from the installation; install llama-py again")
+        raise ImportError(f"{name} is missing from the installation; run pip install again")
     spec.loader = LazyLoader(spec.loader)
     module = module_from_spec(spec)
     sys.modules[name] = module

@@ -33,7 +33,7 @@ TINY = {
             "rope.scaling.original_context_length": 64,
         },
         keep=["*.attn_qkv.weight"],
-        gain=GAIN,
+        gain={"*.ffn_gate_inp.weight": 2, "*.attn_q_norm.weight": 4},
         newest=True,
     ),
 }

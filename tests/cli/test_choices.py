@@ -140,7 +140,7 @@ def test_rows_of_winogrande() -> None:
     assert first.texts[1] == "The king was taller than Tom so Tom was seen first."
     assert second.bases[0] == "The crown, which is old, did fit the king as the crown"
     assert [first.right, second.right] == [[True, False], [False, True]]
-    with pytest.raises(ContextError, match="WinoGrande file: no row"):
+    with pytest.raises(ContextError, match="WinoGrande file: each row must have an index"):
         read_winogrande(b"1,2\n", 0)
 
 

@@ -229,7 +229,7 @@ def test_tinygrad_reads_no_prompt_twice(monkeypatch: pytest.MonkeyPatch) -> None
     engine.tg(3)
     assert engine.model.read == [20, 6, 6, 1]
     engine.model.has_recurrent_block = True
-    with pytest.raises(ValueError, match="cannot go back"):
+    with pytest.raises(ValueError, match="cannot roll back to a depth"):
         engine.keep()
     for bad in ({"n_seqs": 2}, {"type_v": "q8_0"}):
         with pytest.raises(ValueError, match="one sequence and one type"):

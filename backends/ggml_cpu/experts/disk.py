@@ -41,8 +41,8 @@ class DirectFile:
         self._fds.append(os.open(self.path, flags))
 
     def _read_indirectly(self, e: OSError) -> None:
-        """Open the file again, with the page cache, after an error of direct reads. Descriptors
-        stay open, because other threads read with them."""
+        """Open the file again, with the page cache, after an error of direct reads. Other
+        threads read with the first descriptor, so it stays open."""
         if e.errno != errno.EINVAL or not self._direct:
             raise e
         self._direct = 0
@@ -86,7 +86,7 @@ class DirectFile:
         return got
 
     def close(self) -> None:
-        """Close the file."""
+        """Close every descriptor of the file."""
         while self._fds:
             os.close(self._fds.pop())
 
