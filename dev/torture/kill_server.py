@@ -30,7 +30,7 @@ from dev.compare.load.servers import free_port, ours
 
 READY = 300.0  # maximum seconds for a response
 NAMES = ("one", "two", "three")
-LENGTHS = (20, 400)  # tokens of prompts
+LENGTHS = range(20, 404, 6)  # tokens of prompts
 N = 8  # tokens per response
 
 
@@ -107,10 +107,14 @@ class Killing:
         begun, end = asyncio.Event(), asyncio.Event()
         clients = [asyncio.ensure_future(self._saves(client, chance, begun, end))]
         clients += [asyncio.ensure_future(self._talks(client, chance, end)) for _ in range(2)]
-        await asyncio.wait_for(begun.wait(), READY)
-        await asyncio.sleep(chance.uniform(0, self.args.seconds))
+        first = asyncio.ensure_future(begun.wait())
+        # A client that ends before the kill has been refused.
+        await asyncio.wait((first, *clients), timeout=READY, return_when=asyncio.FIRST_COMPLETED)
+        if begun.is_set():
+            await asyncio.sleep(chance.uniform(0, self.args.seconds))
         psutil.Process(process.pid).kill()
         end.set()
+        first.cancel()
         self.seen["kills"] += 1
         await process.wait()
         await asyncio.gather(*clients)
@@ -123,7 +127,7 @@ class Killing:
         end: asyncio.Event,
     ) -> None:
         while not end.is_set():
-            name, length = chance.choice(NAMES), chance.randint(*LENGTHS)
+            name, length = chance.choice(NAMES), chance.choice(LENGTHS)
             kept = self.files[name]
             with suppress(httpx.TransportError):
                 body = {
@@ -134,7 +138,8 @@ class Killing:
                     "ignore_eos": True,
                     "return_tokens": True,
                 }
-                said = (await client.post("/completion", json=body, timeout=READY)).json()
+                response = await client.post("/completion", json=body, timeout=READY)
+                said = response.raise_for_status().json()
                 kept.coming = Saved(length, 0, said["tokens"])
                 begun.set()
                 url, file = "/slots/0?action=save", {"filename": name}
@@ -148,15 +153,17 @@ class Killing:
         self, client: httpx.AsyncClient, chance: random.Random, end: asyncio.Event
     ) -> None:
         while not end.is_set():
-            self.seen[await self._stream(client, chance.randint(*LENGTHS))] += 1
+            self.seen[await self._stream(client, chance.choice(LENGTHS), end)] += 1
 
-    async def _stream(self, client: httpx.AsyncClient, length: int) -> str:
+    async def _stream(self, client: httpx.AsyncClient, length: int, end: asyncio.Event) -> str:
         try:
             await ask(client, prompt(length), 4 * N, 2 + length % 2)  # a prompt that is not saved
             return "streams"
         except httpx.TransportError:
             return "streams that ended with an error"
         except RuntimeError as e:  # fewer tokens without an error
+            if not end.is_set():
+                raise
             self.faults.append(f"a stream: {e}")
             return "lost streams"
 
@@ -198,8 +205,9 @@ class Killing:
 
 
 def prompt(length: int) -> list[int]:
-    """Return a prompt that differs for each length, from its first token on."""
-    return [300 + length, *range(300, 299 + length)]
+    """Return a prompt whose first token differs for each of LENGTHS; ids are below 64, so that a
+    small vocabulary has them."""
+    return [LENGTHS.index(length), *(i % 64 for i in range(length - 1))]
 
 
 def main() -> int:
