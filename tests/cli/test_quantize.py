@@ -299,6 +299,16 @@ def test_types_by_measured_loss(
         assert {t.type.name for t in file.tensors.values()} == {"q4_0", "f32"}
 
 
+def test_an_existing_file_is_refused_before_measuring(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.gguf"
+    out.write_bytes(b"kept")
+    assert run("--bpw", 4.9, "--text", tmp_path / "no text", model, out) == 1
+    assert "file already exists" in capsys.readouterr().err
+    assert out.read_bytes() == b"kept"
+
+
 def test_a_budget_needs_a_text(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         run("--bpw", 4, model)

@@ -46,6 +46,9 @@ def quantize(
         if wishes.overrides:
             file.override(wishes.overrides)
         if budget is not None:
+            if not dry_run and not wishes.keep_split:  # before minutes of measuring
+                _check_other(file.paths, Path(output))
+                check_free(output, force)
             wishes = budget.choose(file, wishes, imatrix)
         quantize_file(file, Path(output), wishes, imatrix, dry_run, force, n_threads)
 
