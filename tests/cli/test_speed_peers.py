@@ -232,7 +232,7 @@ def test_tinygrad_reads_no_prompt_twice(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(ValueError, match="cannot roll back to a depth"):
         engine.keep()
     for bad in ({"n_seqs": 2}, {"type_v": "q8_0"}):
-        with pytest.raises(ValueError, match="one sequence and one type"):
+        with pytest.raises(ValueError, match="one sequence and an F16 cache"):
             engine.context(0, n_ctx=64, **bad)
     with pytest.raises(ValueError, match="no logits of all tokens"):
         engine.at_once(2)
