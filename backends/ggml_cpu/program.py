@@ -74,6 +74,7 @@ class CPUProgram:
         self._choices = self._find_choices(order)
         ends |= {order[n - 1] for n in self._choices if n}
         self._entries = self._link(self._addresses, order, ends)
+        self._first = int(self._entries.ctypes.data)
         self.n_barriers = len(ends) if self.executor.n_threads > 1 else 0
         self._slices = self._cut(order, ends)
         entries = [layout.entries[i] for i in order]
@@ -149,8 +150,15 @@ class CPUProgram:
             OutOfRange: An index in a step's data is out of range.
             BoundsError: A kernel accessed memory outside its step's, if bounds are checked.
         """
-        for _ in self.run_in_parts():
-            pass
+        if self._choices or self.executor.times is not None:
+            for _ in self.run_in_parts():
+                pass
+            return
+        self._begin()
+        for first, count in self._slices:  # two generators take longer than a few small kernels
+            raise_noted()
+            self.executor.run(self._address(first), count)
+        self._end()
 
     def run_in_parts(self) -> Iterator[None]:
         """Run like `run`, but yield after each slice, so that other programs can run."""
@@ -180,7 +188,7 @@ class CPUProgram:
                 use.release()
 
     def _address(self, entry: int) -> int:
-        return int(self._entries.ctypes.data) + 8 * ENTRY_WORDS * entry
+        return self._first + 8 * ENTRY_WORDS * entry
 
     def _begin(self) -> None:
         self._runs += 1

@@ -108,7 +108,8 @@ class Plan:
         for split in self.splits:
             raise_noted()
             split.run(times)
-            self._show(split)
+            if self.watch is not None:
+                self._show(split)
 
     def run_in_parts(self) -> Iterator[None]:
         """Run with pauses during which the devices may run other plans.

@@ -7,13 +7,14 @@ splitting and placing are skipped. All other batches are decoded normally."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from llama_py.batch import END, F32, I32, Batch, UBatch, Wanted
 from llama_py.batch.splitter import BatchSplitter
+from llama_py.graph.inputs.base import put
 from llama_py.memory import GroupContext
 
 
@@ -21,12 +22,15 @@ from llama_py.memory import GroupContext
 class NextTokenPath:
     """The last batch: one token of each sequence, or several tokens of one, all with logits.
 
+    others  ubatches of the next tokens and of the tokens after them. They alternate, because
+            `discard` compares ubatches by identity
     epoch  the context's epoch after that batch: while it is equal, the fast path is valid
     """
 
     n_vocab: int
     splitter: BatchSplitter
     ubatch: UBatch
+    others: tuple[UBatch, UBatch]
     mctx: GroupContext
     epoch: int
 
@@ -50,30 +54,13 @@ class NextTokenPath:
         pos = [p + last.n_each for p in last.pos.tolist()]
         if max(pos) >= END:
             return None
-        ubatch = self._new_ubatch(tokens, rows, pos)
+        ubatch, after = self.others
+        self.others = after, ubatch
+        assert ubatch.token is not None
+        put(ubatch.token.data, tokens)
+        put(ubatch.pos.data, pos)
+        ubatch.embd = rows
         return ubatch if self.mctx.has_room(ubatch) else None
-
-    def _new_ubatch(self, tokens: Sequence[int] | I32, rows: F32 | None, pos: list[int]) -> UBatch:
-        """Return a new ubatch each time: `discard` compares it by identity. After kernels, each
-        type of NumPy call is fetched from memory in 5 to 10 us, so this uses only one."""
-        last, n = self.ubatch, self.ubatch.n_tokens
-        both = np.array([*tokens, *pos], np.int32)
-        return UBatch(
-            last.equal_seqs,
-            n,
-            last.n_seq_tokens,
-            last.n_seqs,
-            last.n_pos,
-            both[:n],
-            rows,
-            both[n:],
-            last.seq_id,
-            last.seq_id_unq,
-            last.output,
-            last.batch_idxs,
-            last.kind,
-            streams=last.streams,
-        )
 
     def _are_all(self, logits: Wanted) -> bool:
         return logits == "all" or self.ubatch.n_tokens == 1
@@ -138,4 +125,9 @@ def next_token_path(
         return None
     if any(len(ids) > 1 for ids in ubatch.seq_id) or not mctx.is_settled:
         return None
-    return NextTokenPath(n_vocab, splitter, ubatch, mctx, epoch)
+    return NextTokenPath(n_vocab, splitter, ubatch, (_copy(ubatch), _copy(ubatch)), mctx, epoch)
+
+
+def _copy(ubatch: UBatch) -> UBatch:
+    assert ubatch.token is not None
+    return replace(ubatch, token=ubatch.token.copy(), pos=ubatch.pos.copy())

@@ -23,6 +23,7 @@ class KVCells:
     n_seq   number of sequences that see it
     xy      [2, size] column and row of an image patch (M-RoPE only)
     ids     [size] token id, -1 for an embedding (only if the memory stores tokens)
+    repeats  True if a sequence may have several cells with the same position
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class KVCells:
         self.shift[:] = 0
         self.seq[:] = False
         self.n_seq[:] = 0
-        self.used = 0
+        self.used, self.repeats = 0, self.xy is not None
         self.has_shift = False
         self._max_p1: int | None = 0
         self._range: dict[int, tuple[int, int]] = {}  # (pos_min, pos_max) of a sequence, if known
@@ -114,16 +115,24 @@ class KVCells:
                 self._range[s] = (first if low < 0 else min(low, first), max(high, last))
 
     def append(self, cell: int, pos: int, seq_id: int) -> None:
-        """`place` for the next token of one sequence."""
+        """`place` for the next token of one sequence: fill an empty cell."""
         self.pos[cell] = pos
         self.used += 1
         if self._max_p1 is not None and self._max_p1 <= cell:
             self._max_p1 = cell + 1
         self.seq[seq_id, cell] = True
-        self.n_seq[cell] = self.n_seq.item(cell) + 1
+        self.n_seq[cell] = 1
         known = self._range.get(seq_id)
         if known is not None:
             self._range[seq_id] = (known[0] if known[0] >= 0 else pos, pos)
+
+    def cells_at(self, pos: int, seq_id: int, likely: int, end: int) -> list[int]:
+        """Return a sequence's cells before `end` that have a position; `likely` is checked first."""
+        if 0 <= likely < end and self.pos.item(likely) == pos and not self.repeats:
+            if self.seq.item(seq_id, likely):
+                return [likely]
+        found: list[int] = (self.seq[seq_id, :end] & (self.pos[:end] == pos)).nonzero()[0].tolist()
+        return found
 
     def used_max(self, cells: Indices, forgotten: Sequence[tuple[int, int]]) -> int:
         """Return `used_max_p1` after `cells` are taken and each (sequence, p1) of `forgotten` lost
@@ -204,6 +213,7 @@ class KVCells:
         """Add delta to the positions of a sequence in [p0, p1); returns cells that fell below 0."""
         mine = np.flatnonzero(self.seq[seq_id] & self.cells_in_range(p0, p1))
         self.pos[mine] += delta
+        self.repeats = True
         self.shift[mine] += delta
         self._range.clear()
         self.has_shift = self.has_shift or mine.size > 0
@@ -218,6 +228,7 @@ class KVCells:
         mine = np.flatnonzero(self.seq[seq_id] & self.cells_in_range(p0, p1))
         old = self.pos[mine]
         self.pos[mine] = old // d
+        self.repeats = True
         self.shift[mine] += self.pos[mine] - old
         self._range.clear()
         self.has_shift = self.has_shift or mine.size > 0

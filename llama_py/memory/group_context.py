@@ -26,6 +26,7 @@ class GroupContext(UBatchCursor):
     ) -> None:
         super().__init__(ubatches)
         self._of, self._caches, self._recr = of, caches, recr
+        self._n_room = 0  # ubatches that are known to have room
         self._parts: list[UBatchCursor] = [*caches.values(), *([] if recr is None else [recr])]
 
     def as_if(self, n_used: int) -> None:
@@ -51,7 +52,9 @@ class GroupContext(UBatchCursor):
 
     def has_room(self, ubatch: UBatch) -> bool:
         """Return True if every part has cells for the tokens of `ubatch`."""
-        return all([part.has_room(ubatch) for part in self._parts])
+        n = self._n_room or min(part.count_room(ubatch) for part in self._parts)
+        self._n_room = max(0, n - 1)
+        return n > 0
 
     def follow(self, ubatch: UBatch) -> None:
         """Take their place: they are the ubatch from now on."""

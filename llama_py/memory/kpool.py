@@ -304,10 +304,10 @@ class KPoolContext(KVCacheContext):
     def is_settled(self) -> bool:
         return self.get_ubatch().n_tokens == 1
 
-    def has_room(self, ubatch: UBatch) -> bool:
+    def count_room(self, ubatch: UBatch) -> int:
         plan = self.plan
-        another = pool_pad(plan.is_new.size + 1) == plan.n_pool
-        return another and plan.n_new == 1 and plan.safe and super().has_room(ubatch)
+        another = pool_pad(plan.is_new.size + 1) == plan.n_pool and plan.n_new == 1 and plan.safe
+        return min(1, super().count_room(ubatch)) if another else 0
 
     def follow(self, ubatch: UBatch) -> None:
         super().follow(ubatch)

@@ -11,7 +11,7 @@ from ggml_py.errors import ContextError
 from ggml_py.ops import view_2d
 from ggml_py.tensor import FLAG_INPUT, Tensor
 from ggml_py.types import F16, I64
-from llama_py.batch import I32, Index, UBatch
+from llama_py.batch import END, I32, Index, UBatch
 from llama_py.memory.base import log, mib
 from llama_py.memory.cache_types import can_rewrite
 from llama_py.memory.cells import Bools, Indices, KVCells
@@ -205,6 +205,7 @@ class KVCache(KVSlots):
             if row.any()
         ]
         self.cells[stream].place(idxs, pos, by_seq)
+        self.cells[stream].repeats |= np.unique(pos).size < pos.size
         return idxs
 
 
@@ -217,7 +218,7 @@ class KVCacheContext(UBatchCursor):
         super().__init__(ubatches)
         self._n_kv = kv.kv_size
         self._n_pos: int | None = kv.kv_size  # None: not computed for this ubatch
-        self._found: tuple[SlotInfo, Forgotten] | None = None  # for the next ubatch
+        self._found: tuple[SlotInfo, Forgotten] | None = None  # next ubatch's; None: at the head
 
     def as_if(self, n_used: int) -> None:
         """Set `n_used` cells and positions as in use, to measure a graph."""
@@ -233,27 +234,29 @@ class KVCacheContext(UBatchCursor):
     def is_settled(self) -> bool:
         return True
 
-    def has_room(self, ubatch: UBatch) -> bool:
-        if self._n_pos is not None and max(ubatch.pos.tolist()) >= self._n_pos:
-            return False
+    def count_room(self, ubatch: UBatch) -> int:
+        left = END if self._n_pos is None else self._n_pos - max(ubatch.pos.tolist())
         place = self.kv.find_slot(ubatch)
-        if place is None:
-            return False
+        if left <= 0 or place is None:
+            return 0
         forgotten = self.kv.overwritten(place)
         self._found = place, forgotten
-        if ubatch.n_tokens == 1 and not forgotten[0]:
-            end = max(self.kv.cells[place.strm[0]].used_max_p1(), int(place.idxs[0][0]) + 1)
-            return self.kv.pad_n_kv(end) == self._n_kv
         used = (
             self.kv.cells[stream].used_max(idx, gone)
             for stream, idx, gone in zip(place.strm, place.idxs, forgotten, strict=True)
         )
-        return self.kv.pad_n_kv(max(used)) == self._n_kv
+        if self.kv.pad_n_kv(max(used)) != self._n_kv:
+            return 0
+        if ubatch.n_tokens > 1 or any(forgotten):
+            return 1
+        return min(left, self.kv.count_at_head(place, self._n_kv))
 
     def follow(self, ubatch: UBatch) -> None:
-        assert self._found is not None
-        self.places[self._i], forgotten = self._found
-        self.kv.follow(ubatch, self.places[self._i], forgotten)
+        if self._found is None:
+            self.kv.take_head(ubatch, self.place)
+            return
+        (self.places[self._i], forgotten), self._found = self._found, None
+        self.kv.follow(ubatch, self.place, forgotten)
 
     @property
     def place(self) -> SlotInfo:

@@ -197,19 +197,40 @@ class KVSlots(MemoryPart):
         forgotten  `overwritten` of the place
         """
         self.applied = AppliedUBatch(ubatch, place, list(self.heads), forgotten)
-        n, pos, i = ubatch.n_tokens, ubatch.pos, 0
+        i = 0
         for stream, idx, gone in zip(place.strm, place.idxs, forgotten, strict=True):
-            cells = self.cells[stream]
             for seq_id, p1 in gone:
-                cells.seq_rm(seq_id, 0, p1)
+                self.cells[stream].seq_rm(seq_id, 0, p1)
             for cell in idx.tolist():
-                cells.append(cell, int(pos[i]), ubatch.seq_id[i][0])
-                if cells.xy is not None:
-                    cells.xy[:, cell] = pos[2 * n + i], pos[n + i]
-                if cells.ids is not None:
-                    cells.ids[cell] = -1 if ubatch.token is None else ubatch.token[i]
+                self._append(stream, cell, ubatch, i)
                 i += 1
-            self.heads[stream] = cell + 1
+
+    def count_at_head(self, place: SlotInfo, end: int) -> int:
+        """Return the number of empty cells from the head to cell `end` that single tokens take one
+        after another, beginning with this place."""
+        stream = place.strm[0]
+        head = self.heads[stream]
+        if place.idxs[0][0] != head:
+            return 1
+        is_used = self.cells[stream].pos[head:end] >= 0
+        return int(is_used.argmax()) if is_used.any() else is_used.size
+
+    def take_head(self, ubatch: UBatch, place: SlotInfo) -> None:
+        """`follow` for a single token that takes the empty cell at the head, at this place."""
+        stream = place.strm[0]
+        self.applied = AppliedUBatch(ubatch, place, list(self.heads), [[]])
+        place.idxs[0][0] = cell = self.heads[stream]
+        self._append(stream, cell, ubatch, 0)
+
+    def _append(self, stream: int, cell: int, ubatch: UBatch, i: int) -> None:
+        """Put token i, which continues its only sequence, into a cell."""
+        cells, n, pos = self.cells[stream], ubatch.n_tokens, ubatch.pos
+        cells.append(cell, pos.item(i), ubatch.seq_id[i][0])
+        if cells.xy is not None:
+            cells.xy[:, cell] = pos[2 * n + i], pos[n + i]
+        if cells.ids is not None:
+            cells.ids[cell] = -1 if ubatch.token is None else ubatch.token[i]
+        self.heads[stream] = cell + 1
 
     def overwritten(self, place: SlotInfo) -> Forgotten:
         """Return, per part, (sequence, end of its lost positions) for cells that are about to be

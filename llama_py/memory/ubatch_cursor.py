@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from copy import copy
 from typing import TYPE_CHECKING
 
-from llama_py.batch import UBatch
+from llama_py.batch import END, UBatch
 from llama_py.memory.base import LayerKey
 
 if TYPE_CHECKING:
@@ -51,10 +51,11 @@ class UBatchCursor(ABC):
         """
         return False
 
-    def has_room(self, ubatch: UBatch) -> bool:
-        """Return True if the next tokens have cells and the same graph."""
-        return True
+    def count_room(self, ubatch: UBatch) -> int:
+        """Return the number of ubatches, this one and others that continue it, that have cells and
+        the same graph; at least 1 if this one has."""
+        return END
 
     @abstractmethod
     def follow(self, ubatch: UBatch) -> None:
-        """Take their place, after `has_room`."""
+        """Take their place, after `count_room`."""

@@ -67,35 +67,34 @@ class InputAttnKV:
         if values is None or (several and (window is not None or not self.causal)):
             self.set_input(ubatch)
             return
-        idxs, mask, each = values
+        idxs, mask = values
         rows, size = self.mctx.rows(), self.mctx.kv.kv_size
         if several:
             mask[:, np.asarray(idxs[0]) % size] = 0
             tokens, seen = self._causal_pairs
             mask[tokens, rows[seen] % size] = 0
-        elif len(rows) > 1:
-            mask[each, rows % size] = 0
-        else:  # a scalar index is faster
-            mask[0, rows.item() % size] = 0
-        if window is not None:
-            self._hide_left(ubatch, mask, window.size)
+        else:  # scalar indices are faster than arrays of a few
+            for i, row in enumerate(rows.tolist()):
+                mask[i, row % size] = 0
+                if window is not None:
+                    for hidden in self._left_behind(ubatch, i, row % size - window.size):
+                        mask[i, hidden] = -np.inf
         for t in idxs:
             put(t, rows.tolist())
 
-    def _hide_left(self, ubatch: UBatch, mask: npt.NDArray[Any], size: int) -> None:
-        """Hide the cell at the first position beyond each token's window."""
-        kv = self.mctx.kv
-        for row, pos, (seq_id, *_) in zip(mask, ubatch.pos.tolist(), ubatch.seq_id, strict=False):
-            cells = kv.cells[kv.stream_index(seq_id)]
-            if pos >= size:
-                for cell in (cells.pos[: len(row)] == pos - size).nonzero()[0].tolist():
-                    if cells.seq.item(seq_id, cell):
-                        row[cell] = -np.inf
+    def _left_behind(self, ubatch: UBatch, i: int, likely: int) -> list[int]:
+        """Return the cells at the first position beyond the window of token i."""
+        kv, seq_id = self.mctx.kv, ubatch.seq_id[i][0]
+        assert kv.window is not None
+        pos = ubatch.pos.item(i) - kv.window.size
+        if pos < 0:
+            return []
+        return kv.cells[kv.stream_index(seq_id)].cells_at(pos, seq_id, likely, self.kq_mask.ne[0])
 
     @cached_property
-    def _values(self) -> tuple[list[memoryview], npt.NDArray[Any], npt.NDArray[np.intp]] | None:
-        """Rows to write to, the mask [n_tokens, n_kv], and its row numbers; None if the next token
-        does not see exactly one cell more."""
+    def _values(self) -> tuple[list[memoryview], npt.NDArray[Any]] | None:
+        """Rows to write to, and the mask [n_tokens, n_kv]; None if the next token does not see
+        exactly one cell more."""
         kv, mask = self.mctx.kv, host_array(self.kq_mask)
         hides_one = kv.window is None or kv.window.kind == "standard"
         if mask is None or not hides_one or self.alibi or kv.tensors.v_trans:
@@ -103,8 +102,7 @@ class InputAttnKV:
         idxs = [read_integers(t) for t in (self.k_idxs, self.v_idxs) if t is not None and t.buffer]
         if not idxs or any(t is None for t in idxs):
             return None
-        rows = mask.reshape(-1, mask.shape[-1])
-        return [t for t in idxs if t is not None], rows, np.arange(len(rows))
+        return [t for t in idxs if t is not None], mask.reshape(-1, mask.shape[-1])
 
     @cached_property
     def _causal_pairs(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
