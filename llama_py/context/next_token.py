@@ -14,7 +14,6 @@ import numpy as np
 
 from llama_py.batch import END, F32, I32, Batch, UBatch, Wanted
 from llama_py.batch.splitter import BatchSplitter
-from llama_py.graph.inputs.base import put
 from llama_py.memory import GroupContext
 
 
@@ -44,26 +43,25 @@ class NextTokenPath:
             if batch.marks is not None or not self._is_alike(batch, logits):
                 return None
             tokens = () if batch.tokens is None else batch.tokens
-        elif last.n_seqs_unq > 1 or seq_id != last.seq_id_unq[0] or not self._are_all(logits):
+        elif last.seq_id_unq != [seq_id] or not (logits == "all" or last.n_tokens == 1):
             return None
         if logits == "none" or not self._fits(tokens, embd):
             return None
         rows = None if embd is None else _rows(embd)
         if rows is not None and not np.isfinite(rows).all():
             return None  # invalid; the normal path raises
-        pos = [p + last.n_each for p in last.pos.tolist()]
-        if max(pos) >= END:
-            return None
         ubatch, after = self.others
         self.others = after, ubatch
         assert ubatch.token is not None
-        put(ubatch.token.data, tokens)
-        put(ubatch.pos.data, pos)
+        ids, pos, each = ubatch.token.data, ubatch.pos.data, last.n_each
+        for i, id in enumerate(tokens):
+            ids[i] = id
+        for i, p in enumerate(last.pos.tolist()):
+            if p + each >= END:
+                return None
+            pos[i] = p + each
         ubatch.embd = rows
         return ubatch if self.mctx.has_room(ubatch) else None
-
-    def _are_all(self, logits: Wanted) -> bool:
-        return logits == "all" or self.ubatch.n_tokens == 1
 
     def _is_alike(self, batch: Batch, logits: Wanted) -> bool:
         """Return True if a batch has the same sequences in order, at their next positions, and all

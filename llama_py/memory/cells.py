@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from llama_py.batch import I32, Index
+from llama_py.batch import I32, Index, UBatch
 from llama_py.hparams.layer_shape import Window
 
 Indices = npt.NDArray[np.int64]
@@ -114,8 +114,9 @@ class KVCells:
                 first, last = int(pos[where].min()), int(pos[where].max())
                 self._range[s] = (first if low < 0 else min(low, first), max(high, last))
 
-    def append(self, cell: int, pos: int, seq_id: int) -> None:
-        """`place` for the next token of one sequence: fill an empty cell."""
+    def append(self, cell: int, ubatch: UBatch, i: int) -> None:
+        """Fill an empty cell with token i, which continues its only sequence."""
+        pos, seq_id = ubatch.pos.item(i), ubatch.seq_id[i][0]
         self.pos[cell] = pos
         self.used += 1
         if self._max_p1 is not None and self._max_p1 <= cell:
@@ -125,6 +126,10 @@ class KVCells:
         known = self._range.get(seq_id)
         if known is not None:
             self._range[seq_id] = (known[0] if known[0] >= 0 else pos, pos)
+        if self.xy is not None:
+            self.xy[:, cell] = ubatch.pos[[2 * ubatch.n_tokens + i, ubatch.n_tokens + i]]
+        if self.ids is not None:
+            self.ids[cell] = -1 if ubatch.token is None else ubatch.token[i]
 
     def cells_at(self, pos: int, seq_id: int, likely: int, end: int) -> list[int]:
         """Return a sequence's cells before `end` that have a position; `likely` is checked first."""

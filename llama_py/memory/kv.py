@@ -331,9 +331,10 @@ class KVCacheContext(UBatchCursor):
 
     def rows(self) -> Indices:
         """Return the cache rows of the ubatch's tokens, [n_tokens]."""
-        if len(self.place.strm) == 1 and self.place.strm[0] == 0:
-            return self.place.idxs[0]
-        pairs = zip(self.place.strm, self.place.idxs, strict=True)
+        place = self.place
+        if place.strm == [0]:
+            return place.idxs[0]
+        pairs = zip(place.strm, place.idxs, strict=True)
         return np.concatenate([stream * self.kv.kv_size + idx for stream, idx in pairs])
 
     def set_input_kq_mask(

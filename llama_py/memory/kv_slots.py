@@ -202,8 +202,9 @@ class KVSlots(MemoryPart):
             for seq_id, p1 in gone:
                 self.cells[stream].seq_rm(seq_id, 0, p1)
             for cell in idx.tolist():
-                self._append(stream, cell, ubatch, i)
+                self.cells[stream].append(cell, ubatch, i)
                 i += 1
+            self.heads[stream] = cell + 1
 
     def count_at_head(self, place: SlotInfo, end: int) -> int:
         """Return the number of empty cells from the head to cell `end` that single tokens take one
@@ -220,16 +221,7 @@ class KVSlots(MemoryPart):
         stream = place.strm[0]
         self.applied = AppliedUBatch(ubatch, place, list(self.heads), [[]])
         place.idxs[0][0] = cell = self.heads[stream]
-        self._append(stream, cell, ubatch, 0)
-
-    def _append(self, stream: int, cell: int, ubatch: UBatch, i: int) -> None:
-        """Put token i, which continues its only sequence, into a cell."""
-        cells, n, pos = self.cells[stream], ubatch.n_tokens, ubatch.pos
-        cells.append(cell, pos.item(i), ubatch.seq_id[i][0])
-        if cells.xy is not None:
-            cells.xy[:, cell] = pos[2 * n + i], pos[n + i]
-        if cells.ids is not None:
-            cells.ids[cell] = -1 if ubatch.token is None else ubatch.token[i]
+        self.cells[stream].append(cell, ubatch, 0)
         self.heads[stream] = cell + 1
 
     def overwritten(self, place: SlotInfo) -> Forgotten:

@@ -12,7 +12,7 @@ from ggml_py.backend import host_array
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 from llama_py.batch import UBatch
-from llama_py.graph.inputs.base import new_input, put, read_integers, write
+from llama_py.graph.inputs.base import new_input, read_integers, write
 from llama_py.graph.params import GraphParams
 from llama_py.hparams.layer_shape import Window
 from llama_py.memory.kv import KVCacheContext
@@ -63,12 +63,13 @@ class InputAttnKV:
     def follow(self, ubatch: UBatch) -> None:
         """Set inputs for the next token: it sees its own cell and its predecessor's cells, except
         for a cell beyond its window."""
-        values, several, window = self._values, ubatch.n_each > 1, self.mctx.kv.window
+        values, kv = self._values, self.mctx.kv
+        several, window = ubatch.n_tokens > len(ubatch.seq_id_unq), kv.window
         if values is None or (several and (window is not None or not self.causal)):
             self.set_input(ubatch)
             return
         idxs, mask = values
-        rows, size = self.mctx.rows(), self.mctx.kv.kv_size
+        rows, size = self.mctx.rows(), kv.kv_size
         if several:
             mask[:, np.asarray(idxs[0]) % size] = 0
             tokens, seen = self._causal_pairs
@@ -80,7 +81,7 @@ class InputAttnKV:
                     for hidden in self._left_behind(ubatch, i, row % size - window.size):
                         mask[i, hidden] = -np.inf
         for t in idxs:
-            put(t, rows.tolist())
+            t[:] = rows.data
 
     def _left_behind(self, ubatch: UBatch, i: int, likely: int) -> list[int]:
         """Return the cells at the first position beyond the window of token i."""

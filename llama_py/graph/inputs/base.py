@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
@@ -47,13 +46,7 @@ def write(t: Tensor, values: npt.NDArray[Any]) -> None:
 
 
 def read_integers(t: Tensor) -> memoryview | None:
-    """Return an input's integers as a memoryview if they are in host memory, else None."""
+    """Return an input's integers as a memoryview if they are in host memory, else None. Between two
+    tokens, NumPy's code is no longer in the CPU cache, so setting a memoryview is faster."""
     values = host_array(t)
     return None if values is None else values.reshape(-1).data
-
-
-def put(numbers: memoryview, values: Iterable[int]) -> None:
-    """Set the first numbers. Faster than NumPy for a few values between two tokens, when NumPy's
-    code is no longer in the CPU cache."""
-    for i, value in enumerate(values):
-        numbers[i] = value

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ggml_py.errors import ContextError
 from ggml_py.types import F32, I32, I64
 from llama_py.batch import UBatch
-from llama_py.graph.inputs.base import new_input, put, read_integers, write
+from llama_py.graph.inputs.base import new_input, read_integers, write
 from llama_py.graph.params import GraphParams, n_mixed_tokens
 
 
@@ -34,7 +34,7 @@ class InputEmbd:
         if self._ids is None or ubatch.token is None or ubatch.embd is not None:
             self.set_input(ubatch)
         else:
-            put(self._ids, ubatch.token.tolist())
+            self._ids[:] = ubatch.token.data
 
     @cached_property
     def _ids(self) -> memoryview | None:
@@ -129,13 +129,14 @@ class InputPos:
         write(self.pos, pos)
 
     def follow(self, ubatch: UBatch) -> None:
-        pos = ubatch.pos.tolist()
-        if self._values is None:
+        values, n = self._values, ubatch.n_tokens
+        if values is None:
             self.set_input(ubatch)
         elif self.n_pos == 4:  # a separate fourth axis is unchanged
-            put(self._values, self.n_same * pos[: ubatch.n_tokens])
+            for axis in range(self.n_same):
+                values[axis * n : (axis + 1) * n] = ubatch.pos[:n].data
         else:
-            put(self._values, pos)
+            values[:] = ubatch.pos.data
 
     @cached_property
     def _values(self) -> memoryview | None:
