@@ -132,12 +132,13 @@ class KVCells:
             self.ids[cell] = -1 if ubatch.token is None else ubatch.token[i]
 
     def cells_at(self, pos: int, seq_id: int, likely: int, end: int) -> list[int]:
-        """Return a sequence's cells before `end` that have a position; `likely` is checked first."""
-        if 0 <= likely < end and self.pos.item(likely) == pos and not self.repeats:
-            if self.seq.item(seq_id, likely):
-                return [likely]
-        found: list[int] = (self.seq[seq_id, :end] & (self.pos[:end] == pos)).nonzero()[0].tolist()
-        return found
+        """Return a sequence's cells before `end` that have a position. `likely` is compared first,
+        which is faster."""
+        is_next = 0 <= likely < end and self.pos.item(likely) == pos
+        if is_next and not self.repeats and self.seq.item(seq_id, likely):
+            return [likely]
+        found = self.seq[seq_id, :end] & (self.pos[:end] == pos)
+        return np.flatnonzero(found).tolist()
 
     def used_max(self, cells: Indices, forgotten: Sequence[tuple[int, int]]) -> int:
         """Return `used_max_p1` after `cells` are taken and each (sequence, p1) of `forgotten` lost
