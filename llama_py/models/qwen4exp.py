@@ -122,11 +122,11 @@ class Qwen4ExpHParams(HybridMoeHParams):
 
     def _load_hashes(self, keys: Keys, n_gram: int, n_each: int) -> None:
         n_heads = (n_gram - 1) * n_each
-        factors = _read_integers(keys, "ple.layer_multipliers", n_gram)
-        firsts = _read_integers(keys, "ple.head_offsets", n_heads)
-        counts = _read_integers(keys, "ple.head_vocab_sizes", n_heads)
+        factors = _read_numbers(keys, "ple.layer_multipliers", n_gram)
+        firsts = _read_numbers(keys, "ple.head_offsets", n_heads)
+        counts = _read_numbers(keys, "ple.head_vocab_sizes", n_heads)
         for key, least in (("ple.head_offsets", 0), ("ple.head_vocab_sizes", 1)):
-            if min(_read_integers(keys, key, n_heads)) < least:
+            if min(_read_numbers(keys, key, n_heads)) < least:
                 raise keys.error(key, f"items must each be at least {least}")
         self.n_ngram_rows = max(map(int.__add__, firsts, counts))
         if self.n_ngram_rows > END_OF_ROWS:
@@ -143,7 +143,7 @@ class Qwen4ExpHParams(HybridMoeHParams):
         )
 
 
-def _read_integers(keys: Keys, key: str, n: int) -> tuple[int, ...]:
+def _read_numbers(keys: Keys, key: str, n: int) -> tuple[int, ...]:
     """Read the first n integers of a list, which may be wider than 32 bits."""
     return keys.values(key, n, None, as_int, longer=True)
 

@@ -12,7 +12,7 @@ from ggml_py.backend import host_array
 from ggml_py.tensor import Tensor
 from ggml_py.types import F16, F32
 from llama_py.batch import UBatch
-from llama_py.graph.inputs.base import new_input, read_integers, write
+from llama_py.graph.inputs.base import new_input, read_numbers, write
 from llama_py.graph.params import GraphParams
 from llama_py.hparams.layer_shape import Window
 from llama_py.memory.kv import KVCacheContext
@@ -100,7 +100,7 @@ class InputAttnKV:
         hides_one = kv.window is None or kv.window.kind == "standard"
         if mask is None or not hides_one or self.alibi or kv.tensors.v_trans:
             return None
-        idxs = [read_integers(t) for t in (self.k_idxs, self.v_idxs) if t is not None and t.buffer]
+        idxs = [read_numbers(t) for t in (self.k_idxs, self.v_idxs) if t is not None and t.buffer]
         if not idxs or any(t is None for t in idxs):
             return None
         return [t for t in idxs if t is not None], mask.reshape(-1, mask.shape[-1])

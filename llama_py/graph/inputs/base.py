@@ -45,8 +45,8 @@ def write(t: Tensor, values: npt.NDArray[Any]) -> None:
         set_tensor(t, values)
 
 
-def read_integers(t: Tensor) -> memoryview | None:
-    """Return an input's integers as a memoryview if they are in host memory, else None. Between two
+def read_numbers(t: Tensor) -> memoryview | None:
+    """Return an input's numbers as a memoryview if they are in host memory, else None. Between two
     tokens, NumPy's code is no longer in the CPU cache, so setting a memoryview is faster."""
     values = host_array(t)
     return None if values is None else values.reshape(-1).data

@@ -12,8 +12,10 @@ import numpy.typing as npt
 from ggml_py.errors import ContextError
 from ggml_py.types import F32, I32, I64
 from llama_py.batch import UBatch
-from llama_py.graph.inputs.base import new_input, read_integers, write
+from llama_py.graph.inputs.base import new_input, read_numbers, write
 from llama_py.graph.params import GraphParams, n_mixed_tokens
+
+N_AHEAD = 256  # positions for which a factor is computed at once
 
 
 class InputEmbd:
@@ -38,7 +40,7 @@ class InputEmbd:
 
     @cached_property
     def _ids(self) -> memoryview | None:
-        return None if self.tokens.buffer is None else read_integers(self.tokens)
+        return None if self.tokens.buffer is None else read_numbers(self.tokens)
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.tokens.ne[0] == params.ubatch.n_tokens
@@ -140,7 +142,7 @@ class InputPos:
 
     @cached_property
     def _values(self) -> memoryview | None:
-        return read_integers(self.pos)
+        return read_numbers(self.pos)
 
     def can_reuse(self, params: GraphParams) -> bool:
         return self.pos.ne[0] == params.ubatch.n_tokens * self.n_pos
@@ -201,11 +203,29 @@ class InputAttnTemp:
     def __init__(self, length: int, scale: float, offset: float, n_tokens: int) -> None:
         self.length, self.scale, self.offset = length, scale, offset
         self.attn_scale = new_input("inp_attn_scale", F32, 1, 1, n_tokens)
+        self._ahead, self._first = np.zeros(0, np.float32), 0  # factors from position _first on
 
     def set_input(self, ubatch: UBatch) -> None:
+        write(self.attn_scale, self._rounded(ubatch.pos[: ubatch.n_tokens]))
+
+    def follow(self, ubatch: UBatch) -> None:
+        """Set the factor of a single token, which is computed together with factors of later
+        positions."""
+        pos, values = ubatch.pos.item(0), self._values
+        if values is None or ubatch.n_tokens > 1:
+            self.set_input(ubatch)
+            return
+        if not 0 <= pos - self._first < self._ahead.size:
+            self._ahead, self._first = self._rounded(pos + np.arange(N_AHEAD)), pos
+        values[0] = self._ahead.item(pos - self._first)
+
+    @cached_property
+    def _values(self) -> memoryview | None:
+        return read_numbers(self.attn_scale)
+
+    def _rounded(self, pos: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         with np.errstate(over="ignore"):  # inf, like llama.cpp
-            found = self.factors(ubatch.pos[: ubatch.n_tokens]).astype(np.float32)
-        write(self.attn_scale, found)
+            return self.factors(pos).astype(np.float32)
 
     def factors(self, pos: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the factors at integer positions (n,)."""
