@@ -121,12 +121,20 @@ def _fill(
     seen = mine & rule.visible(cells, slice(0, n_kv), ubatch, first)
     np.multiply(~seen, hide, out=mask[first])
     if tokens.size > 1:
-        mask[tokens] = mask[first]
+        rows = _slice_or_indices(tokens)
+        mask[rows] = mask[first]
         back = 0 if rule.window is None else rule.window.size
         near = cells.pos[:n_kv] >= int(ubatch.pos[first]) - back  # may be below an i32
-        changing = np.flatnonzero(mine & near)
-        seen = rule.visible(cells, changing, ubatch, tokens[:, None])
-        mask[np.ix_(tokens, changing)] = ~seen * hide
+        changing = _slice_or_indices(np.flatnonzero(mine & near))
+        hidden = ~rule.visible(cells, changing, ubatch, tokens[:, None])
+        scattered = isinstance(rows, np.ndarray) and isinstance(changing, np.ndarray)
+        mask[np.ix_(rows, changing) if scattered else (rows, changing)] = hidden * hide
+
+
+def _slice_or_indices(i: npt.NDArray[np.intp]) -> slice | npt.NDArray[np.intp]:
+    """Return ascending indices as a slice, which is faster, if they are consecutive."""
+    n = i.size
+    return slice(int(i[0]), int(i[0]) + n) if n and i[-1] - i[0] == n - 1 else i
 
 
 def _fill_distances(
