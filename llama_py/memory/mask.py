@@ -127,8 +127,9 @@ def _fill(
         near = cells.pos[:n_kv] >= int(ubatch.pos[first]) - back  # may be below an i32
         changing = _slice_or_indices(np.flatnonzero(mine & near))
         hidden = ~rule.visible(cells, changing, ubatch, tokens[:, None])
-        scattered = isinstance(rows, np.ndarray) and isinstance(changing, np.ndarray)
-        mask[np.ix_(rows, changing) if scattered else (rows, changing)] = hidden * hide
+        if isinstance(rows, np.ndarray):
+            rows = rows if isinstance(changing, slice) else rows[:, None]
+        mask[rows, changing] = hidden * hide
 
 
 def _slice_or_indices(i: npt.NDArray[np.intp]) -> slice | npt.NDArray[np.intp]:

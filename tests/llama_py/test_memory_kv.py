@@ -16,6 +16,7 @@ from llama_py.batch import Batch
 from llama_py.batch.splitter import BatchSplitter
 from llama_py.hparams.layer_shape import Rope, Window
 from llama_py.memory import MemoryGroup
+from llama_py.memory.cells import KVCells
 from llama_py.memory.io import StateReader, StateWriter
 from llama_py.memory.kv import KVCache, KVCacheContext
 from llama_py.memory.kv_slots import CellLayout
@@ -450,3 +451,15 @@ def test_quantized_caches_rotate_heads(head: int, n_k: int) -> None:
     k, v = ctx.build_input_k_rot(), ctx.build_input_v_rot()
     assert (k.ne[0] if k else 0, v.ne[0] if v else 0) == (n_k, 64 if n_k else 0)
     assert cache().init_full().build_input_k_rot() is None
+
+
+def test_cells_at_a_position() -> None:
+    """The likely cell is an answer only if no other cell can have the position."""
+    cells = KVCells(16, 2)
+    cells.place(np.arange(8), np.arange(8, dtype=np.int32), [(0, slice(0, 8))])
+    assert cells.cells_at(3, 0, 3, 16) == cells.cells_at(3, 0, 9, 16) == [3]
+    assert cells.cells_at(3, 1, 3, 16) == cells.cells_at(6, 0, 6, 4) == []
+    cells.pos_div(0, 0, 8, 2)
+    assert cells.cells_at(3, 0, 6, 16) == [6, 7]
+    cells.reset()
+    assert not cells.repeats

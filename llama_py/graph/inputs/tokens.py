@@ -217,7 +217,7 @@ class InputAttnTemp:
             return
         if not 0 <= pos - self._first < self._ahead.size:
             self._ahead, self._first = self._rounded(pos + np.arange(N_AHEAD)), pos
-        values[0] = self._ahead.item(pos - self._first)
+        values[:] = self._ahead[pos - self._first : pos - self._first + 1].data
 
     @cached_property
     def _values(self) -> memoryview | None:
