@@ -131,7 +131,7 @@ class KVCells:
         if self.ids is not None:
             self.ids[cell] = -1 if ubatch.token is None else ubatch.token[i]
 
-    def cells_at(self, pos: int, seq_id: int, likely: int, end: int) -> list[int]:
+    def find_position(self, pos: int, seq_id: int, likely: int, end: int) -> list[int]:
         """Return a sequence's cells before `end` that have a position. `likely` is compared first,
         which is faster."""
         is_next = 0 <= likely < end and self.pos.item(likely) == pos

@@ -457,9 +457,9 @@ def test_cells_at_a_position() -> None:
     """The likely cell is an answer only if no other cell can have the position."""
     cells = KVCells(16, 2)
     cells.place(np.arange(8), np.arange(8, dtype=np.int32), [(0, slice(0, 8))])
-    assert cells.cells_at(3, 0, 3, 16) == cells.cells_at(3, 0, 9, 16) == [3]
-    assert cells.cells_at(3, 1, 3, 16) == cells.cells_at(6, 0, 6, 4) == []
+    assert cells.find_position(3, 0, 3, 16) == cells.find_position(3, 0, 9, 16) == [3]
+    assert cells.find_position(3, 1, 3, 16) == cells.find_position(6, 0, 6, 4) == []
     cells.pos_div(0, 0, 8, 2)
-    assert cells.cells_at(3, 0, 6, 16) == [6, 7]
+    assert cells.find_position(3, 0, 6, 16) == [6, 7]
     cells.reset()
     assert not cells.repeats

@@ -78,19 +78,21 @@ class InputAttnKV:
             for i, row in enumerate(rows.tolist()):
                 mask[i, row % size] = 0
                 if window is not None:
-                    for hidden in self._left_behind(ubatch, i, row % size - window.size):
+                    for hidden in self._find_hidden(ubatch, i, row % size - window.size):
                         mask[i, hidden] = -np.inf
         for t in idxs:
             t[:] = rows.data
 
-    def _left_behind(self, ubatch: UBatch, i: int, likely: int) -> list[int]:
+    def _find_hidden(self, ubatch: UBatch, i: int, likely: int) -> list[int]:
         """Return the cells at the first position beyond the window of token i."""
         kv, seq_id = self.mctx.kv, ubatch.seq_id[i][0]
         assert kv.window is not None
         pos = ubatch.pos.item(i) - kv.window.size
         if pos < 0:
             return []
-        return kv.cells[kv.stream_index(seq_id)].cells_at(pos, seq_id, likely, self.kq_mask.ne[0])
+        return kv.cells[kv.stream_index(seq_id)].find_position(
+            pos, seq_id, likely, self.kq_mask.ne[0]
+        )
 
     @cached_property
     def _values(self) -> tuple[list[memoryview], npt.NDArray[Any]] | None:

@@ -206,7 +206,7 @@ class InputAttnTemp:
         self._ahead, self._first = np.zeros(0, np.float32), 0  # factors from position _first on
 
     def set_input(self, ubatch: UBatch) -> None:
-        write(self.attn_scale, self._rounded(ubatch.pos[: ubatch.n_tokens]))
+        write(self.attn_scale, self._round_factors(ubatch.pos[: ubatch.n_tokens]))
 
     def follow(self, ubatch: UBatch) -> None:
         """Set the factor of a single token, which is computed together with factors of later
@@ -216,14 +216,14 @@ class InputAttnTemp:
             self.set_input(ubatch)
             return
         if not 0 <= pos - self._first < self._ahead.size:
-            self._ahead, self._first = self._rounded(pos + np.arange(N_AHEAD)), pos
+            self._ahead, self._first = self._round_factors(pos + np.arange(N_AHEAD)), pos
         values[:] = self._ahead[pos - self._first : pos - self._first + 1].data
 
     @cached_property
     def _values(self) -> memoryview | None:
         return read_numbers(self.attn_scale)
 
-    def _rounded(self, pos: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+    def _round_factors(self, pos: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         with np.errstate(over="ignore"):  # inf, like llama.cpp
             return self.factors(pos).astype(np.float32)
 
