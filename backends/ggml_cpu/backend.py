@@ -23,6 +23,7 @@ from ggml_py.backend import (
     CPUs,
     ExpertStats,
     ExpertWeights,
+    FileWeight,
     HostBuffer,
     KernelTime,
     MaskLogits,
@@ -130,6 +131,11 @@ class CPUDevice:
         from ggml_cpu.experts.cache import ExpertCache
 
         return ExpertCache(layers, budget).stats
+
+    def measure_reads(self, weights: Sequence[FileWeight]) -> float:
+        from ggml_cpu.experts.disk import measure_reads
+
+        return measure_reads(weights)
 
     def logits_mask(self) -> MaskLogits:
         from ggml_cpu.logits import LogitsMask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -67,14 +67,15 @@ class ExpertWeights(NamedTuple):
 class ExpertStats:
     """Counters of a cache of experts.
 
-    memory   bytes of the cache;  n_bytes  bytes read from the file
+    memory   bytes of the cache;  n_bytes  bytes read from the file;  n_tokens  tokens of all graphs
     n_used   experts that layers used;  n_missed  used experts that no load had begun for
     n_ahead  experts loaded before their layer ran;  wait_seconds  time that layers waited
     n_forecast  used experts in layers with a forecast;  n_right  used experts in the forecast
     """
 
-    memory: int
+    memory: int = 0
     n_bytes: int = 0
+    n_tokens: int = 0
     n_used: int = 0
     n_missed: int = 0
     n_ahead: int = 0
@@ -85,13 +86,31 @@ class ExpertStats:
     def __str__(self) -> str:
         return (
             f"experts: {self.memory / 2**20:.0f} MiB cached, {self.hit_rate:.1%} hits,"
-            f" {self.n_bytes / 2**20:.0f} MiB read, {self.wait_seconds:.2f} s waited"
+            f" {self.bytes_per_token / 2**20:.2f} MiB read per token,"
+            f" {self.wait_seconds:.2f} s waited"
         )
+
+    def __add__(self, other: ExpertStats) -> ExpertStats:
+        """Add the counters of two caches."""
+        return self._combine(other, 1)
+
+    def __sub__(self, other: ExpertStats) -> ExpertStats:
+        """Return the counters since an earlier time."""
+        return self._combine(other, -1)
+
+    def _combine(self, other: ExpertStats, sign: int) -> ExpertStats:
+        names = (f.name for f in fields(self))
+        return ExpertStats(*(getattr(self, n) + sign * getattr(other, n) for n in names))
 
     @property
     def hit_rate(self) -> float:
         """Share of the used experts that were cached, or being loaded."""
         return 1 - self.n_missed / max(1, self.n_used)
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes read from the file per token of a graph."""
+        return self.n_bytes / max(1, self.n_tokens)
 
 
 @runtime_checkable
@@ -104,6 +123,9 @@ class CachesExperts(Protocol):
 
     def cache_experts(self, layers: Sequence[ExpertWeights], budget: int) -> ExpertStats:
         """Read these weights from their files from now on; return the counters."""
+
+    def measure_reads(self, weights: Sequence[FileWeight]) -> float:
+        """Return the bytes/s at which experts of these weights are read from their files."""
 
 
 @runtime_checkable

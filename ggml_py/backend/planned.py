@@ -17,6 +17,7 @@ from ggml_py.backend.abilities import (
     CachesExperts,
     ExpertStats,
     ExpertWeights,
+    FileWeight,
     Fuses,
     LimitsBuffers,
     SupportsRepacking,
@@ -110,6 +111,9 @@ class PlanningDevice(NullDevice):
             t.layout = ("" if found is None else found[0]) + SCATTERED
             t.buffer, t.offset = self.alloc(8 * t.ne[2]), 0
         return ExpertStats(self.can_cache(layers, budget))
+
+    def measure_reads(self, weights: Sequence[FileWeight]) -> float:
+        return self.device.measure_reads(weights) if isinstance(self.device, CachesExperts) else 0.0
 
     @property
     def fusions(self) -> Fusions[Any]:

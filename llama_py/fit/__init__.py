@@ -4,6 +4,9 @@
 answer (`llama_py.fit.planning`), and searches again with the planned sizes: its result is planned,
 not estimated.
 
+If nothing fits, experts that the host's memory cannot have are read from the file when they are
+needed, and cached.
+
 Priorities: first, the whole model on the devices before the host; second, all except the experts of
 a minimum of layers, from the first; third, the maximum number of layers, from the output. A context
 of unspecified size is the largest that fits.
@@ -12,12 +15,12 @@ of unspecified size is the largest that fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ggml_py.backend.planned import PlanningDevice
 from llama_py.fit.answer import FitAnswer
-from llama_py.fit.planning import PlannedContext, PlannedModel
+from llama_py.fit.planning import LimitedModel, PlannedContext, PlannedModel
 from llama_py.fit.shares import LayerShares, find_best
 from llama_py.fit.sizes import ModelSizes, measure_model
 from llama_py.gguf.file import GGUFFile
@@ -28,7 +31,7 @@ N_CTX_MIN = 4096  # minimum tokens per sequence, preferred to more layers (fit_p
 MOST_PLANS = 6
 GUESS = 1 << 29  # compute buffers before the first plan
 
-Plan = Callable[[FitAnswer], tuple[PlannedContext, dict[str, Any]]]
+Plan = Callable[[FitAnswer, int | None], tuple[PlannedContext, dict[str, Any]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +76,19 @@ def fit(
     sizes = measure_model(PlannedModel(file, devices, **how), more)
     asked = _contexts(sizes, n_ctx, n_ctx_min, more)
 
-    def plan(answer: FitAnswer) -> tuple[PlannedContext, dict[str, Any]]:
+    def plan(
+        answer: FitAnswer, reserve: int | None = None
+    ) -> tuple[PlannedContext, dict[str, Any]]:
+        """Plan with all weights in memory, or with `reserve` bytes of the host not for weights."""
         for d in devices:
             d.asked = 0
         found = answer.options(devices[-1].name) if len(devices) > 1 else {}
         if rules := {**how.get("tensor_overrides", {}), **found.get("tensor_overrides", {})}:
             found["tensor_overrides"] = rules
-        model = PlannedModel(file, devices, **{**how, **found})
+        if reserve is None:
+            model = PlannedModel(file, devices, **{**how, **found})
+        else:
+            model = LimitedModel(file, devices, **{**how, **found, "reserve": reserve})
         return PlannedContext(model, **{**more, "n_ctx": answer.n_ctx}), found
 
     return _Search(sizes, devices, every, asked, plan).run()
@@ -126,7 +135,24 @@ class _Search:
             this = self._plan_answer(answer)
             if this.fits or not chosen.fits:
                 chosen = this
-        return chosen
+        return chosen if chosen.fits else self._cache_experts(chosen)
+
+    def _cache_experts(self, chosen: Fit) -> Fit:
+        """Plan the same answer with a cache of experts on the host, if that fits: mapped weights,
+        such as embeddings, may exceed the host's memory."""
+        use = chosen.ctx.memory_breakdown()[self.devices[-1].name]
+        reserve = use["context"] + use["compute"] + self.margins[-1]
+        found = self._plan_answer(chosen.answer, reserve)
+        if found.ctx.model.expert_stats is None or self._misses_margins(found, -1):
+            return chosen
+        return replace(found, fits=True)
+
+    def _misses_margins(self, found: Fit, end: int | None = None) -> bool:
+        """Return True if a device, up to the device `end`, lacks memory or a large buffer."""
+        return any(
+            found.left[d.name] < margin or (d.largest is not None and d.asked > d.largest)
+            for d, margin in [*zip(self.devices, self.margins, strict=True)][:end]
+        )
 
     def _shares(self) -> LayerShares:
         room = [
@@ -135,14 +161,13 @@ class _Search:
         ]
         return LayerShares(self.sizes, room, [d.largest for d in self.devices])
 
-    def _plan_answer(self, answer: FitAnswer) -> Fit:
+    def _plan_answer(self, answer: FitAnswer, reserve: int | None = None) -> Fit:
         """Plan an answer and record the difference from the counted sizes."""
-        ctx, options = self.plan(answer)
+        ctx, options = self.plan(answer, reserve)
         use = [sum(ctx.memory_breakdown()[d.name].values()) for d in self.devices]
         counted = self.sizes.sum_sizes(answer)
         self.other = [n - known for n, known in zip(use, counted, strict=True)]
         left = [n - used for n, used in zip(self.memory, use, strict=True)]
-        kept = all(n >= margin for n, margin in zip(left, self.margins, strict=True))
-        small = all(d.largest is None or d.asked <= d.largest for d in self.devices)
         names = [d.name for d in self.devices]
-        return Fit(answer, options, ctx, dict(zip(names, left, strict=True)), kept and small)
+        found = Fit(answer, options, ctx, dict(zip(names, left, strict=True)), False)
+        return replace(found, fits=not self._misses_margins(found))

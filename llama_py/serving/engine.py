@@ -20,6 +20,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from ggml_py.backend import ExpertStats
 from ggml_py.errors import ContextError
 from ggml_py.machine.frames import with_large_chunk
 from llama_py.adapters.lora import Adapter
@@ -267,7 +268,8 @@ class Engine(Resource):
     def metrics(self) -> Now:
         """Return current and total metrics."""
         s, budget = self._scheduler, self._cache.budget
-        total = replace(s.metrics, ended=Counter(dict(s.metrics.ended)))
+        experts = replace(self._ctx.model.expert_stats or ExpertStats())
+        total = replace(s.metrics, ended=Counter(dict(s.metrics.ended)), experts=experts)
         n_cells = sum(slot.n_held for slot in s.slots)
         return Now(
             total,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, fields
 
+from ggml_py.backend import ExpertStats
+
 
 @dataclass(slots=True)
 class Metrics:
@@ -19,6 +21,7 @@ class Metrics:
     n_texts           texts processed for embeddings or reranking
     n_scored          given tokens whose log probabilities were computed
     ended             requests by finish reason
+    experts           counters of the model's cache of experts
     """
 
     n_steps: int = 0
@@ -35,6 +38,7 @@ class Metrics:
     n_texts: int = 0
     n_scored: int = 0
     ended: Counter[str] = field(default_factory=Counter)
+    experts: ExpertStats = field(default_factory=ExpertStats)
 
     def __add__(self, other: Metrics) -> Metrics:
         """Add the metrics of two engines."""

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from ggml_cpu.experts import disk
 from llama_py.params.texts import byte_count
+from llama_py_tools.bench import roofline
 from llama_py_tools.generate.cli import main as cli
 from llama_py_tools.graph import main
 from llama_py_tools.graph.plan import columns, mib, ranges
@@ -204,14 +206,42 @@ def test_the_text(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "llama-py-cli" not in out and "n_seq_max=2" in out and "2 sequences of" in out
 
 
+def test_speed(
+    model: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes of a token are those of its experts, and of what every token needs."""
+    monkeypatch.setattr(roofline, "limits", lambda *_: roofline.Roofline(1e10, 1e9))
+    monkeypatch.setattr(disk, "MEASURE_SECONDS", 0.01)
+    size = ("-m", model, "-dev", "cpu", "-c", "512", "--speed")
+    whole = data(capsys, "placement", *size)["speed"]
+    assert whole["disk"] == 0 and whole["tokens_per_second"] == 1e10 / whole["memory"]
+    part = data(capsys, "fit", *size, "--host-memory", "50M", "-fitt", "8", "-ub", "64")["speed"]
+    experts = sum(
+        w["bytes"] for w in data(capsys, "placement", *size)["weights"] if "exps" in w["name"]
+    )
+    assert 0.1 < part["cached"] < 0.9 and part["disk_rate"] > 0
+    assert part["disk"] == pytest.approx((1 - part["cached"]) * experts / 16 * 3, rel=0.01)
+    seconds = part["memory"] / 1e10 + part["disk"] / part["disk_rate"]
+    assert part["tokens_per_second"] == pytest.approx(1 / seconds)
+    assert main(["placement", *size]) == 0
+    assert re.search(
+        r"^speed: a token reads [\d.]+ MiB of memory \(10.0 GB/s\): [\d.]+ tokens/s$",
+        capsys.readouterr().out,
+        re.M,
+    )
+    assert main(["placement", *size, "--memory", "1G", "-dev", "opencl0,cpu"]) == 1
+    assert "--speed plans for the CPU alone" in capsys.readouterr().err
+
+
 def test_nothing_fits(model: str, capsys: pytest.CaptureFixture[str]) -> None:
     size = ["--memory", "20M", "--host-memory", "40M", "-ub", "64"]
     assert main(["fit", "-m", model, *size, "-fitt", "8"]) == 1
     out, err = capsys.readouterr()
-    assert re.match(
-        r"error: no setting fits; the nearest is -ngl \d+ -cmoe -c 4096: [\d.]+ MiB on cpu are "
+    assert re.search(
+        r"^error: no setting fits; the nearest is -ngl \d+ -cmoe -c 4096: [\d.]+ MiB on cpu are "
         "missing",
         err,
+        re.M,
     )
     assert re.search(r"^  cpu .* -[\d.]+ MiB$", out, re.M)
     assert main(["fit", "-m", model, *size, "--args"]) == 1

@@ -52,3 +52,5 @@ def test_slots() -> None:
     slots.users[4], slots.loading[3] = 1, True
     assert sorted(slots.find(9, score).tolist()) == [0, 1, 2]
     assert slots.find(9, score, least=-10.5).tolist() == [2, 1]
+    slots.close(np.array([0, 2]))
+    assert slots.find(9, score).tolist() == [1] and slots.n_open == 3

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,9 +23,11 @@ from ggml_cpu.experts.disk import PAGE, DirectFile, staging_bytes
 from ggml_py.backend import aligned_bytes
 from ggml_py.errors import BackendError
 from ggml_py.machine import host
-from llama_py import Model
+from llama_py import Batch, Model
 from llama_py.fit.planning import LimitedModel, open_header, stand_ins
+from llama_py.gguf.file import GGUFFile
 from llama_py.loading.model import LoadedModel
+from llama_py.serving import Engine
 from llama_py.weights.placement import EXPERTS
 from llama_py_tools.gguf.main import main as gguf_command
 
@@ -88,6 +92,95 @@ def test_logits_are_those_of_the_resident_model(
         one = {t.name for t in model._weights.all_tensors if t.layout.endswith("*")}
         assert one and all("exps.weight" in name for name in one)
     assert "are read from the file when they are needed" in caplog.text
+
+
+def run_sequences(model: Model) -> tuple[Rows, str]:
+    """Return logits of two sequences and of a restored state, and a drafted response."""
+    ctx = model.context(n_ctx=256, n_seq_max=2)
+    rows = []
+    for i in range(12):
+        batch = Batch(tokens=[3 + i, 40 - i], pos=[i, i], seq_ids=[[0], [1]], outputs=[True, True])
+        rows.append(np.array(ctx.decode(batch)))
+        if i == 5:
+            state = ctx.save_state(0)
+    ctx.clear()
+    ctx.load_state(state, 0)
+    rows.append(np.array(ctx.decode([9])))
+    drafts = {"spec_type": "ngram-simple", "spec_ngram_simple_size_n": 1}
+    return rows, model.generate([3, 1, 4, 1, 5] * 4, max_tokens=24, temp=0, **drafts)
+
+
+def test_sequences_states_and_drafts(path: Path) -> None:
+    with llama_py.load(path) as model:
+        want = run_sequences(model)
+    with cached(path, 0.6) as model:
+        found = run_sequences(model)
+        stats = model.expert_stats
+        assert stats is not None and stats.n_missed > 0
+        assert stats.n_tokens > 12 * 2 and stats.bytes_per_token == stats.n_bytes / stats.n_tokens
+        with Engine(model, n_ctx=64) as engine:
+            total = engine.metrics().total.experts
+            assert total == stats and total is not stats and not (stats - total).n_used
+    assert_equal(found[0], want[0])
+    assert found[1] == want[1] and len(want[1]) > 8
+
+
+def test_a_split_model(path: Path, tmp_path: Path) -> None:
+    with llama_py.load(path) as model:
+        want = logits(model)
+    with GGUFFile.open(path) as file:
+        n = len(file.tensors)
+    half = ("--split-max-tensors", str(n // 2 + 1))
+    assert not gguf_command(["split", str(path), str(tmp_path / "m"), *half])
+    shards = sorted(tmp_path.glob("m*.gguf"))
+    assert len(shards) == 2
+    with cached(shards[0], 0.6) as model:
+        assert_equal(logits(model), want)
+        files = {w.matrices[0].file.path for w in cache_of(model).layers}
+        assert files == set(shards)
+
+
+def test_ctrl_c_while_experts_are_read(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with cached(path, 0.6) as model:
+        ctx, go, real = model.context(n_ctx=64), threading.Event(), os.preadv
+        want = np.array(ctx.decode([3, 1, 4]))
+
+        def read(fd: int, buffers: list[memoryview], offset: int) -> int:
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            assert go.wait(60)
+            return real(fd, buffers, offset)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "preadv", read)
+            with pytest.raises(KeyboardInterrupt):
+                for token in range(40):
+                    ctx.decode([token])
+            go.set()
+        ctx.clear()
+        np.testing.assert_array_equal(ctx.decode([3, 1, 4]), want)
+
+
+def test_memory_that_becomes_short(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The cache shrinks, at least to the experts of a layer; the results are the same."""
+    with llama_py.load(path) as model:
+        want = logits(model)
+    with cached(path, 0.85) as model:
+        before = model.expert_stats.memory
+        monkeypatch.setattr(cache, "MEMORY_SECONDS", 0)
+        monkeypatch.setattr(cache, "host", SimpleNamespace(memory=lambda: (0, 16 * GIB)))
+        assert_equal(logits(model), want)
+        found = cache_of(model)
+        most = {x.slot_bytes: x.n_experts for x in found.layers}
+        assert {size: slots.n_open for size, slots in found._slots.items()} == most
+        assert model.expert_stats.memory == sum(size * n for size, n in most.items()) < before
+    assert "the cache of experts is reduced" in caplog.text
+
+
+def cache_of(model: Any) -> cache.ExpertCache:
+    buffers = (t.buffer for t in model._weights.all_tensors)
+    return next(b.cache for b in buffers if isinstance(b, cache.ScatteredBuffer))
 
 
 def test_contexts_in_several_threads(path: Path) -> None:

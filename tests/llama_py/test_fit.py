@@ -137,6 +137,9 @@ def test_the_context_is_the_least_before_layers_leave(dense: Path) -> None:
 def test_the_host_alone(moe: Path) -> None:
     this = found(moe, host=150)
     assert this.fits and this.options == {} and 4096 <= this.answer.n_ctx < 8192
+    cached = found(moe, host=60)
+    stats = cached.ctx.model.expert_stats
+    assert cached.fits and stats is not None and 10 * MIB < stats.memory < 20 * MIB
 
 
 def test_several_sequences_have_a_context_each(moe: Path) -> None:
@@ -144,7 +147,7 @@ def test_several_sequences_have_a_context_each(moe: Path) -> None:
     assert this.answer.n_ctx == 3 * 8192 and this.ctx.cparams.n_ctx_seq == 8192
 
 
-@pytest.mark.parametrize(("mib", "host"), [((60,), 20), ((), 60), ((1,), 20)])
+@pytest.mark.parametrize(("mib", "host"), [((60,), 20), ((), 45), ((1,), 20)])
 def test_the_nearest_miss(moe: Path, mib: tuple[int, ...], host: int) -> None:
     this = found(moe, *mib, host=host)
     assert not this.fits and this.answer.n_ctx == 4096

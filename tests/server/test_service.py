@@ -115,6 +115,7 @@ def test_slots_and_metrics(client: TestClient) -> None:
     assert more("tokens_predicted_total") == 5
     assert more("prompt_tokens_total") == timings["prompt_n"]
     assert more("prompt_tokens_cached_total") == timings["cache_n"]
+    assert after["llamacpp:experts_used_total"] == after["llamacpp:experts_bytes_per_token"] == 0
     assert 0 <= after["llamacpp:state_bytes"] <= after["llamacpp:state_limit_bytes"] == 64 << 20
 
 

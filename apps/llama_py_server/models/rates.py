@@ -14,6 +14,7 @@ class RateWindow:
     def rates(self, now: Metrics) -> dict[str, tuple[str, float]]:
         """Return help and value by name, since the last call."""
         last, self.last = self.last, now
+        experts = now.experts - last.experts
         return {
             "prompt_tokens_seconds": (
                 "Average prompt throughput in tokens/s",
@@ -22,6 +23,11 @@ class RateWindow:
             "predicted_tokens_seconds": (
                 "Average generation throughput in tokens/s",
                 _rate(now.n_gen - last.n_gen, now.gen_seconds - last.gen_seconds),
+            ),
+            "experts_hit_ratio": ("Share of used experts that were cached", experts.hit_rate),
+            "experts_bytes_per_token": (
+                "Bytes of experts read from the file per token",
+                experts.bytes_per_token,
             ),
         }
 

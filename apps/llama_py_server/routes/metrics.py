@@ -82,6 +82,26 @@ COUNTERS = (
         "Number of given tokens whose log probabilities were computed",
         lambda now: now.total.n_scored,
     ),
+    MetricLine(
+        "experts_used_total",
+        "Number of experts that layers used, if experts are cached",
+        lambda now: now.total.experts.n_used,
+    ),
+    MetricLine(
+        "experts_missed_total",
+        "Number of used experts that were not cached",
+        lambda now: now.total.experts.n_missed,
+    ),
+    MetricLine(
+        "experts_read_bytes_total",
+        "Bytes of experts read from the file",
+        lambda now: now.total.experts.n_bytes,
+    ),
+    MetricLine(
+        "experts_wait_seconds_total",
+        "Total time that layers waited for experts",
+        lambda now: now.total.experts.wait_seconds,
+    ),
     MetricLine("states_evicted_total", "Number of checkpoints evicted", lambda now: now.n_evicted),
 )
 

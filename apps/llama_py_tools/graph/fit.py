@@ -36,6 +36,7 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
     """Print options that fit; otherwise print the nearest options and return 1."""
     from llama_py.fit import fit
     from llama_py.fit.planning import open_header
+    from llama_py_tools.graph.plan_speed import as_field, as_lines, measure_speed
 
     named = [name for name in plan.OF_RANKS if getattr(args, name) is not None]
     if named:
@@ -53,12 +54,14 @@ def run(args: argparse.Namespace, o: FitParams) -> int:
         context=context,
     )
     chosen = _FitText(args, devices, found, o.target)
-    if read(args, PlanParams).json:
-        session.write(json.dumps(chosen.as_data()) + "\n")
+    p = read(args, PlanParams)
+    speed = measure_speed(found.ctx) if p.speed and found.fits else None
+    if p.json:
+        session.write(json.dumps(chosen.as_data() | as_field(speed)) + "\n")
     elif o.args and found.fits:
         session.write(shlex.join(chosen.words()) + "\n")
     elif not o.args:
-        session.write("\n".join(chosen.text()) + "\n")
+        session.write("\n".join([*chosen.text(), *as_lines(speed)]) + "\n")
     if not found.fits:
         log.error("%s", chosen.miss())
     return session.EXIT_OK if found.fits else session.EXIT_FAILURE

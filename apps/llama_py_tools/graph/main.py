@@ -244,13 +244,16 @@ def _placement(args: argparse.Namespace) -> None:
 
     from llama_py_tools.graph.placement import as_data, report
     from llama_py_tools.graph.placement_text import text
+    from llama_py_tools.graph.plan_speed import as_field, as_lines, measure_speed
 
     model = plan.plan_model(args, plan.plan_devices(args))
-    found = report(model, plan.plan_context(args, model))
-    if read(args, plan.PlanParams).json:
-        session.write(json.dumps(as_data(found)) + "\n")
+    found, p = report(model, plan.plan_context(args, model)), read(args, plan.PlanParams)
+    speed = measure_speed(found.ctx) if p.speed else None
+    if p.json:
+        session.write(json.dumps(as_data(found) | as_field(speed)) + "\n")
     else:
-        session.write("\n".join(text(found, read(args, plan.PlacementParams).node)) + "\n")
+        lines = [*text(found, read(args, plan.PlacementParams).node), *as_lines(speed)]
+        session.write("\n".join(lines) + "\n")
 
 
 def _fit(args: argparse.Namespace) -> int:

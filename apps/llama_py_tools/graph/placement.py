@@ -80,7 +80,7 @@ class PlacedGraph:
 class PlacementReport:
     """All data of the report. use: bytes by device and use, like Context.memory_breakdown."""
 
-    ctx: Context
+    ctx: PlannedContext
     use: dict[str, dict[str, int]]
     weights: list[KeptTensor]
     caches: list[KeptTensor]

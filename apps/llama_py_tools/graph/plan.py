@@ -59,6 +59,13 @@ class PlanParams(Params):
         check=integers(1, MAX_SEQ),
         env="",
     )
+    speed: bool = option(
+        False,
+        "--speed",
+        "measure the memory and the disk of this machine, and print the tokens/s that they allow,"
+        " if the model is on the CPU alone",
+        env="",
+    )
     json: bool = option(False, "--json", "print JSON", env="")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections.abc import Sequence
@@ -11,18 +12,22 @@ from time import perf_counter
 
 import numpy as np
 
-from ggml_cpu.experts.disk import DirectFile, staging_bytes
+from ggml_cpu.experts.disk import READS, DirectFile, staging_bytes
 from ggml_cpu.experts.layer import CachedLayer, slot_bytes
 from ggml_cpu.experts.loader import CHECK_SECONDS, ExpertLoad, LoaderThreads
 from ggml_cpu.experts.policies import POLICIES, Numbers, Usage, farthest_layer
-from ggml_cpu.experts.slots import Slots
+from ggml_cpu.experts.slots import FREE, Slots
 from ggml_py.backend import Bytes, ExpertStats, ExpertWeights, HostBuffer
 from ggml_py.errors import AllocError, BackendError
+from ggml_py.machine import host
 from ggml_py.machine.shield import raise_noted
 
-THREADS = 8  # reads at a time, and threads that repack
+log = logging.getLogger("llama_py")
+
 POLICY = "least-stale"
 WINDOW = 256  # recent layers
+LEAST = 64  # the cache shrinks if less than 1/LEAST of it is available
+MEMORY_SECONDS = 0.2  # between checks of the available memory
 RARE = 0.004  # share of missing experts below which forecasts take longer than they save
 
 
@@ -40,7 +45,7 @@ def slot_counts(layers: Sequence[ExpertWeights], budget: int) -> dict[int, int] 
     if not layers:
         return None
     wanted, least = dict[int, int](), dict[int, int]()
-    budget -= THREADS * max(staging_bytes(w.tensor.nb[2]) for x in layers for w in x.weights)
+    budget -= READS * max(staging_bytes(w.tensor.nb[2]) for x in layers for w in x.weights)
     for layer in layers:
         tensors = [w.tensor for w in layer.weights]
         size, n = slot_bytes(tensors), tensors[0].ne[2]
@@ -86,8 +91,12 @@ class ExpertCache:
         self.stats = ExpertStats(sum(s.memory.size for s in self._slots.values()))
         self._changed = threading.Condition()  # guards all but a load's own slot
         self._loads: dict[int, ExpertLoad] = {}
+        self._most_experts = {
+            size: max(x.n_experts for x in self.layers if x.slot_bytes == size) for size in counts
+        }
+        self._next_check, self._least_memory = 0.0, self.stats.memory // LEAST
         self._misses = 1.0  # share of recent experts that were missing
-        self._loader = LoaderThreads(THREADS, max(x.memory for x in self.layers))
+        self._loader = LoaderThreads(READS, max(x.memory for x in self.layers))
         for layer in self.layers:
             for expert in range(layer.n_experts):
                 layer.set_address(expert, self.slots(layer).address(0))
@@ -104,12 +113,18 @@ class ExpertCache:
         """Return the layer that runs after a layer; after the last, the first."""
         return self.layers[(layer.number + 1) % len(self.layers)]
 
-    def begin(self, use: CacheUse, layer: CachedLayer, experts: Numbers) -> list[ExpertLoad]:
+    def begin(
+        self, use: CacheUse, layer: CachedLayer, experts: Numbers, n_tokens: int
+    ) -> list[ExpertLoad]:
         """Hold these experts of a layer until `use` continues with another layer or is released.
         Return the loads to wait for."""
         numbers, many = layer.first + experts, uses_most(layer, experts)
         with self._changed:
-            self.usage.note(numbers, layer.number, use.begin(layer))
+            is_new_pass = use.begin(layer)
+            if is_new_pass:
+                self._check_memory()
+            self.usage.note(numbers, layer.number, is_new_pass)
+            self.stats.n_tokens += n_tokens * is_new_pass
             slots = self.slot_of[numbers]
             missing = numbers[slots < 0]
             self.stats.n_used += numbers.size
@@ -128,6 +143,30 @@ class ExpertCache:
             self._loader.hurry(load)
         return pending
 
+    def _check_memory(self) -> None:
+        """Release slots if the memory has become short, because other processes need more, or the
+        limit of the group (cgroup) is lower."""
+        if perf_counter() < self._next_check:
+            return
+        self._next_check = perf_counter() + MEMORY_SECONDS
+        available = host.memory()[0]
+        if available >= self._least_memory:
+            return
+        before, lacking = self.stats.memory, 4 * self._least_memory - available
+        for size, slots in self._slots.items():
+            n = min(-(-lacking // size), slots.n_open - self._most_experts[size])
+            found = slots.find(max(0, n), partial(self.policy, self.usage))
+            self._evict(slots, found)
+            slots.close(found)
+            self.stats.memory -= found.size * size
+            lacking -= found.size * size
+        if self.stats.memory < before:
+            log.warning(
+                "only %.0f MiB of memory are available: the cache of experts is reduced from %.0f "
+                "to %.0f MiB, so tokens read more of the file",
+                *(n / 2**20 for n in (available, before, self.stats.memory)),
+            )
+
     def _take(
         self, use: CacheUse, layer: CachedLayer, numbers: Numbers, missing: Numbers, many: bool
     ) -> None:
@@ -143,11 +182,6 @@ class ExpertCache:
             slots.users[cached] -= 1
             if found.size == missing.size:
                 break
-            if numbers.size > slots.n:
-                raise AllocError(
-                    f"a batch needs {numbers.size} experts of a layer, but the cache has "
-                    f"{slots.n} slots; use a smaller -ub or more memory (--memory)"
-                )
             self._changed.wait(CHECK_SECONDS)
             raise_noted()  # Ctrl-C
         self._start(layer, missing, found, urgent=True)
@@ -156,13 +190,16 @@ class ExpertCache:
     def _start(self, layer: CachedLayer, numbers: Numbers, found: Numbers, urgent: bool) -> None:
         """Start loading experts into slots, whose experts are evicted."""
         slots = self.slots(layer)
-        owners = slots.owner[found]
-        self.slot_of[owners[owners >= 0]] = -1
+        self._evict(slots, found)
         self.slot_of[numbers], slots.owner[found], slots.loading[found] = found, numbers, True
         for number, slot in zip(numbers.tolist(), found.tolist(), strict=True):
             load = ExpertLoad(partial(self._load, layer), number, slot, len(layer.matrices))
             self._loads[number] = load
             self._loader.add(load, urgent)
+
+    def _evict(self, slots: Slots, which: Numbers) -> None:
+        owners = slots.owner[which]
+        self.slot_of[owners[owners >= 0]] = -1
 
     def _load(self, layer: CachedLayer, load: ExpertLoad, part: int, memory: Bytes) -> None:
         """Load one matrix of an expert; after the last, the expert is cached."""
@@ -178,7 +215,7 @@ class ExpertCache:
             del self._loads[load.expert]
             slots.loading[load.slot] = False
             if load.error is not None:
-                slots.owner[load.slot] = self.slot_of[load.expert] = -1
+                slots.owner[load.slot] = self.slot_of[load.expert] = FREE
             else:
                 layer.set_address(expert, slots.address(load.slot))
                 self.stats.n_bytes += layer.nbytes

@@ -45,7 +45,7 @@ class ExpertDemand:
         chosen experts are cached. `use` holds them."""
         experts = np.unique(self._ids).astype(np.int64) - self.first
         experts = experts[(experts >= 0) & (experts < self.layer.n_experts)]  # others are reported
-        pending = self.cache.begin(use, self.layer, experts)
+        pending = self.cache.begin(use, self.layer, experts, len(self._ids))
         following = self.cache.next_layer(self.layer)
         if uses_most(self.layer, experts):
             self.cache.load_ahead(following, np.arange(following.n_experts), True)

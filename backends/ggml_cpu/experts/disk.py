@@ -4,18 +4,44 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from threading import Lock
+from time import perf_counter
 
-from ggml_py.backend import Bytes
+from ggml_py.backend import Bytes, FileWeight, aligned_bytes
 from ggml_py.errors import BackendError
 
+READS = 8  # reads at a time
+MEASURE_SECONDS = 0.5
 PAGE = 4096  # alignment of direct reads: a multiple of every disk's block
 
 
 def staging_bytes(nbytes: int) -> int:
     """Return the bytes of memory that `DirectFile.read` needs for a part of `nbytes`."""
     return (nbytes + 2 * PAGE - 1) // PAGE * PAGE
+
+
+def measure_reads(weights: Sequence[FileWeight]) -> float:
+    """Return the bytes/s of reads of random experts' matrices, several at a time."""
+    files = {w.path: DirectFile(w.path) for w in weights}
+    chosen, ends = Random(0), perf_counter() + MEASURE_SECONDS
+
+    def read(_: int) -> int:
+        total = 0
+        while not total or perf_counter() < ends:
+            w = chosen.choice(weights)
+            nbytes = w.tensor.nbytes // w.tensor.ne[2]
+            place = w.offset + nbytes * chosen.randrange(w.tensor.ne[2])
+            memory = aligned_bytes(staging_bytes(nbytes), PAGE)
+            total += files[w.path].read(place, nbytes, memory).size
+        return total
+
+    start = perf_counter()
+    with ThreadPoolExecutor(READS) as threads:
+        return sum(threads.map(read, range(READS))) / (perf_counter() - start)
 
 
 class DirectFile:
