@@ -21,6 +21,7 @@ from ggml_py.types import BY_NAME, F32
 
 if TYPE_CHECKING:
     from llama_py import Context, Model
+    from llama_py.loading.model import LoadedModel
 
 STREAM = 16384, 16384  # shape in q8_0: 272 MiB, larger than all caches
 ARITHMETIC = 4096, 1024, 512  # k, rows, columns of a GEMM
@@ -133,7 +134,7 @@ def measure(model: Model, begin: Callable[[], None], run: Callable[[], None]) ->
     return "\n\n".join(tables)
 
 
-def common_type(model: Model) -> str:
+def common_type(model: LoadedModel) -> str:
     """Return the most frequent type of the weights."""
     types = [t.type.name for t in model.file.tensors.values() if len(t.ne) > 1]
     return max(dict.fromkeys(types), key=types.count)

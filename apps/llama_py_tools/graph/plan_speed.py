@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from ggml_py.backend import SCATTERED, CachesExperts, FileWeight, SupportsRepacking
+from ggml_py.backend import SCATTERED, FileWeight
+from ggml_py.backend.planned import PlanningDevice
 from ggml_py.errors import BackendError
 from ggml_py.ops.traffic import count_bytes
 from ggml_py.plan.assign import is_view
@@ -59,16 +60,16 @@ def measure_speed(ctx: PlannedContext) -> PlannedSpeed:
     from llama_py_tools.bench.roofline import common_type, limits
 
     host = ctx.devices[-1]
-    if len(ctx.devices) > 1 or not isinstance(host, SupportsRepacking):
+    if len(ctx.devices) > 1 or not isinstance(host, PlanningDevice):
         raise BackendError("--speed plans for the CPU alone; omit it, or use -dev cpu")
     graphs = [res for res, *_ in ctx.graphs if res.params.gtype == ctx.gtype]
     graph = min(graphs, key=lambda res: res.params.ubatch.n_tokens).graph
     nodes = [n for n in graph.compute_nodes() if not is_view(n)]
     memory, rate = float(sum(map(count_bytes, nodes))), limits(host.device, common_type(ctx.model))
     stats = ctx.model.expert_stats
-    if stats is None or not isinstance(host, CachesExperts):
+    if stats is None:
         return PlannedSpeed(memory, rate.bandwidth)
-    used = [(n.src[0], n.src[2].ne[0]) for n in nodes if _reads_experts(n)]
+    used = [(n.source(0), n.source(2).ne[0]) for n in nodes if _reads_experts(n)]
     total = sum(_repacked_bytes(host, w) for w in {id(w): w for w, _ in used}.values())
     cached = min(1.0, stats.memory / total)
     disk = (1 - cached) * sum(w.nbytes / w.ne[2] * n for w, n in used)
@@ -94,6 +95,6 @@ def _reads_experts(node: Tensor) -> bool:
     return node.op == "MUL_MAT_ID" and node.source(0).layout.endswith(SCATTERED)
 
 
-def _repacked_bytes(host: SupportsRepacking, weight: Tensor) -> int:
+def _repacked_bytes(host: PlanningDevice, weight: Tensor) -> int:
     found = host.repacked_layout(Tensor(weight.type, weight.ne, name=weight.name), ("MUL_MAT_ID",))
     return weight.nbytes if found is None else found[1]
