@@ -48,8 +48,8 @@ class Slots:
     def find(self, n: int, score: Score, least: float = np.inf) -> Numbers:
         """Return up to n slots for other experts: free slots, then slots with the lowest scores
         below `least`. Slots in use are excluded."""
-        idle: Numbers = np.flatnonzero((self.users == 0) & ~self.loading)
-        free = idle[self.owner[idle] == FREE][:n]
+        idle = np.flatnonzero((self.users == 0) & ~self.loading)
+        free: Numbers = idle[self.owner[idle] == FREE][:n]
         rest = n - free.size
         owned = idle[self.owner[idle] >= 0] if rest else idle[:0]
         if not owned.size:
