@@ -4,9 +4,9 @@
     python -m dev.compare.compare_policies replay TRACE.npz --cached 25,50,75
 
 `record` writes the experts that each layer used while the model generates from `--tokens`, or from
-its own choices. `replay` prints a row per policy: the share of used experts that were cached, for
-caches with these percentages of all experts. "pages" is Linux's page cache with two lists, and
-"best possible" evicts the expert whose next use is farthest (Belady).
+its own choices. `replay` prints a row per policy: the share of used experts that were cached, if
+the cache has this percentage of all experts. "pages" is Linux's page cache with two lists. "best
+possible" evicts the expert with the farthest next use (Belady).
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def replay(trace: Trace, n_slots: int, policy: Callable[[Usage, Numbers], Scores
 
 
 def replay_pages(trace: Trace, n_slots: int) -> float:
-    """Return the hit rate of two lists: an expert's second use moves it to the active list, whose
-    oldest moves back if it has more than half; the oldest of the other list is evicted."""
+    """Return the hit rate of two lists: an expert's second use moves it to the active list. The
+    oldest of a long active list moves back; the oldest of the other list is evicted."""
     active, inactive, missed = OrderedDict[int, None](), OrderedDict[int, None](), 0
     for _, numbers in trace:
         for n in numbers.tolist():

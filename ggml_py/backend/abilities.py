@@ -125,7 +125,7 @@ class CachesExperts(Protocol):
         """Read these weights from their files from now on; return the counters."""
 
     def measure_reads(self, weights: Sequence[FileWeight]) -> float:
-        """Return the bytes/s at which experts of these weights are read from their files."""
+        """Return the bytes/s of reads of experts, measured on the files of these weights."""
 
 
 @runtime_checkable

@@ -4,8 +4,7 @@
 answer (`llama_py.fit.planning`), and searches again with the planned sizes: its result is planned,
 not estimated.
 
-If nothing fits, experts that the host's memory cannot have are read from the file when they are
-needed, and cached.
+If no placement fits, the host has a cache of experts, and reads other experts from the file.
 
 Priorities: first, the whole model on the devices before the host; second, all except the experts of
 a minimum of layers, from the first; third, the maximum number of layers, from the output. A context

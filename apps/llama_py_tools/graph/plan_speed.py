@@ -22,7 +22,7 @@ class PlannedSpeed:
     """Bytes of one token in a full context, and measured rates.
 
     memory, memory_rate  bytes that kernels read and write, and bytes/s
-    disk, disk_rate      bytes that are read from the file, and bytes/s; 0: all is in memory
+    disk, disk_rate      bytes of the file that a cache misses, and bytes/s
     cached               share of the experts that are in memory
     """
 
@@ -81,7 +81,7 @@ def measure_speed(ctx: PlannedContext) -> PlannedSpeed:
 
 
 def as_field(speed: PlannedSpeed | None) -> dict[str, Any]:
-    """Return the field of a report as JSON data; none if it is not measured."""
+    """Return the field of a report as JSON data."""
     if speed is None:
         return {}
     return {"speed": {**asdict(speed), "tokens_per_second": speed.tokens_per_second}}

@@ -26,7 +26,7 @@ log = logging.getLogger("llama_py")
 
 POLICY = "least-stale"
 WINDOW = 256  # recent layers
-LEAST = 64  # the cache shrinks if less than 1/LEAST of it is available
+LEAST = 64  # the cache shrinks if less memory than its 1/LEAST is available
 MEMORY_SECONDS = 0.2  # between checks of the available memory
 RARE = 0.004  # share of missing experts below which forecasts take longer than they save
 
@@ -188,7 +188,7 @@ class ExpertCache:
         use.hold(slots, self.slot_of[numbers])
 
     def _start(self, layer: CachedLayer, numbers: Numbers, found: Numbers, urgent: bool) -> None:
-        """Start loading experts into slots, whose experts are evicted."""
+        """Start loading experts into slots, and evict their experts."""
         slots = self.slots(layer)
         self._evict(slots, found)
         self.slot_of[numbers], slots.owner[found], slots.loading[found] = found, numbers, True
@@ -229,8 +229,8 @@ class ExpertCache:
     def load_ahead(self, layer: CachedLayer, experts: Numbers, all_used: bool) -> None:
         """Load experts while the layer before runs.
 
-        all_used  every layer uses all its experts, so the experts of the layers that ran last are
-                  evicted, and none that will be used sooner
+        all_used  every layer uses all its experts, so only experts of the layers that ran last are
+                  evicted
         """
         policy, least = (farthest_layer, -1.5) if all_used else (self.policy, np.inf)
         layer.forecast = None if all_used else experts
