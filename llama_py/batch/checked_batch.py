@@ -38,9 +38,8 @@ def _ints(what: str, values: Any, low: int, high: int) -> npt.NDArray[Any]:
     array = np.asarray(values)
     if array.dtype.kind not in "iu" and array.size:
         raise ContextError(f"{what} must be integers, got {array.dtype}")
-    bad = np.flatnonzero((array < low) | (array >= high))
-    if bad.size:
-        i = int(bad[0])
+    if array.size and not (low <= array.min() and array.max() < high):
+        i = int(np.flatnonzero((array < low) | (array >= high))[0])
         raise ContextError(f"{what}[{i}] must be in [{low}, {high}), got {array.flat[i]}")
     return array.astype(np.int32)
 
@@ -199,7 +198,7 @@ class CheckedBatch:
             runs = groupby(self.seq_id)
             i = 0
             for ids, run in runs:
-                n = sum(1 for _ in run)
+                n = len([*run])
                 s = ids[0]
                 first = following.get(s, 0 if memory is None else memory.seq_pos_max(s) + 1)
                 if first + n > END:
@@ -228,7 +227,7 @@ class CheckedBatch:
             is_embd = self._rows_of_embd(where)
             self._check_start(s, int(pos[0]), last, bool(is_embd[0]))
             if pos.size > 1:
-                steps = np.diff(pos)
+                steps = pos[1:] - pos[:-1]
                 if steps.min() < 0:
                     raise ContextError(
                         f"positions of sequence {s} must not decrease, got {_format_values(pos)}"
