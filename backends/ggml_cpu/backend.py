@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 
 from ggml_cpu.dense import build_steps, why_not
 from ggml_cpu.executor import Executor
@@ -162,8 +161,8 @@ class CPUDevice:
 
         start_compilers(repacking)
 
-    def lacks(self, nodes: Sequence[Work]) -> Callable[[], bool]:
-        return partial(lacks, frozenset(list_kernels(_all_steps(nodes))))
+    def lacks(self, nodes: Sequence[Work]) -> bool:
+        return lacks(list_kernels(_all_steps(nodes)))
 
     def has_noted(self, key: str) -> bool:
         return has_noted(key)

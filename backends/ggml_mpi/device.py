@@ -159,10 +159,8 @@ class RankDevice:
     def begin(self, types: Iterable[str]) -> None:
         self.world.tell(self.rank, orders.Begin(types=sorted(types)))
 
-    def lacks(self, nodes: Sequence[Work]) -> Callable[[], bool]:
-        return (
-            self.like.lacks(nodes) if isinstance(self.like, SupportsKernelCache) else lambda: False
-        )
+    def lacks(self, nodes: Sequence[Work]) -> bool:
+        return isinstance(self.like, SupportsKernelCache) and self.like.lacks(nodes)
 
     def note(self, key: str, nodes: Sequence[Work]) -> None:
         if isinstance(self.like, NotesKernels):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from ggml_py._moved import former_names
@@ -18,9 +18,8 @@ class SupportsKernelCache(Protocol):
     def begin(self, types: Iterable[str]) -> None:
         """Begin compiling kernels for weights of the given types, if they will probably be used."""
 
-    def lacks(self, nodes: Sequence[Work]) -> Callable[[], bool]:
-        """Return a function that checks if kernels for the nodes must still be compiled. It does
-        not keep the nodes, and the nodes need no memory."""
+    def lacks(self, nodes: Sequence[Work]) -> bool:
+        """Return True if kernels for the nodes, which need no memory, must still be compiled."""
 
     def provide(self, nodes: Sequence[Work], options: CompileOptions) -> None:
         """Compile all kernels for the nodes; raise BackendError if one fails."""

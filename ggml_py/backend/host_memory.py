@@ -6,6 +6,7 @@ page-table walk, and the prefetchers of most CPUs stop at its end.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,6 +15,7 @@ from threading import Lock
 from weakref import ref
 
 import numpy as np
+import numpy.typing as npt
 
 from ggml_py.errors import AllocError
 from ggml_py.machine import host
@@ -21,6 +23,7 @@ from ggml_py.tensor import Bytes
 
 LARGE = 2 << 20  # bytes of a huge page, on most machines
 ALIGNMENT = 64
+OFFERED = 256 << 20  # maximum bytes of a buffer that stay resident while Linux has free memory
 AREA = 32 << 20  # bytes of huge pages that several tensors share
 SHORT = AREA // 4  # maximum bytes of a tensor that shares an area
 
@@ -107,16 +110,48 @@ def zero(data: Bytes) -> None:
 def give_back(data: Bytes) -> slice:
     """Release the pages of unused bytes: Linux takes them back, and gives zeros on the next touch.
     Returns the released part; other bytes are unchanged."""
-    area = _area(data)
-    if area is None or host.SYSTEM != "linux":
+    return _advise(data, "MADV_DONTNEED")
+
+
+def offer(data: Bytes) -> None:
+    """Set all bytes to 0, and let Linux take the pages back when it needs memory. Until then they
+    cost no page fault at the next use. Pages without data are not touched."""
+    inner, size = _pages(data), mmap.PAGESIZE
+    used = _resident(data[inner])
+    if used.sum() * size > OFFERED:
+        return zero(data)
+    data[: inner.start] = data[inner.stop :] = 0
+    edges = np.flatnonzero(np.diff(used, prepend=False, append=False)) * size + inner.start
+    for start, end in edges.reshape(-1, 2).tolist():
+        data[start:end] = 0
+    _advise(data, "MADV_FREE")
+
+
+def _resident(data: Bytes) -> npt.NDArray[np.bool_]:
+    """Return for each page of page-aligned bytes if it has memory (Linux)."""
+    pages = np.zeros(data.size // mmap.PAGESIZE, np.uint8)
+    start, size = ctypes.c_void_p(_address(data)), ctypes.c_size_t(data.size)
+    if ctypes.CDLL(None).mincore(start, size, ctypes.c_void_p(_address(pages))):
+        pages[:] = 1  # unknown
+    return pages & 1 == 1
+
+
+def _advise(data: Bytes, advice: str) -> slice:
+    """Give Linux advice on the whole pages of `_large_pages`; return this part of the bytes."""
+    inner, area = _pages(data), _area(data)
+    if inner.start < inner.stop and area is not None:
+        before = _address(data) - _address(np.frombuffer(area, np.uint8))
+        area.madvise(getattr(mmap, advice), before + inner.start, inner.stop - inner.start)
+    return inner
+
+
+def _pages(data: Bytes) -> slice:
+    """Return the part of an array that is whole pages of `_large_pages`."""
+    first = -_address(data) % mmap.PAGESIZE
+    end = data.size - (_address(data) + data.size) % mmap.PAGESIZE
+    if end <= first or _area(data) is None or host.SYSTEM != "linux":
         return slice(0, 0)
-    before = _address(data) - _address(np.frombuffer(area, np.uint8))
-    first = -(-before // mmap.PAGESIZE) * mmap.PAGESIZE
-    end = (before + data.size) // mmap.PAGESIZE * mmap.PAGESIZE
-    if end <= first:
-        return slice(0, 0)
-    area.madvise(mmap.MADV_DONTNEED, first, end - first)
-    return slice(first - before, end - before)
+    return slice(first, end)
 
 
 def _area(data: Bytes) -> mmap.mmap | None:
@@ -164,3 +199,7 @@ class HostBuffer:
             self.data[:] = value
         else:
             zero(self.data)
+
+    def offer(self) -> None:
+        """Zero the bytes, and let the OS take the pages; see `offer`."""
+        offer(self.data)

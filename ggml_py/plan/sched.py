@@ -171,6 +171,11 @@ class Scheduler:
         keep = [d for d in self.devices if isinstance(d, SupportsKernelCache)]
         return all(isinstance(d, NotesKernels) and d.has_noted(key) for d in keep)
 
+    @property
+    def buffers(self) -> list[Buffer]:
+        """The compute buffers."""
+        return [*self._buffers.values()]
+
     def compute_sizes(self) -> list[int]:
         """Return the bytes of the compute buffers, by device."""
         sizes = [0] * len(self.devices)

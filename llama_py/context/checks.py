@@ -72,6 +72,26 @@ def resolve_cparams(model: LoadedModel, p: ContextParams) -> CParams:
     return cparams
 
 
+def without_refused(p: ContextParams, cparams: CParams, refused: dict[str, str]) -> CParams:
+    """Return parameters without the fused ops that devices refused, if the caller chose "auto".
+
+    refused  reasons by type of op
+    """
+    separate = {"flash_attn"} & refused.keys() if p.flash_attn == "auto" else set[str]()
+    chosen = dict(cparams.forms)
+    for kind in refused.keys() - {"flash_attn"}:
+        if p.forms.get(kind, "auto") == "auto" and not cparams.n_rs_seq:
+            separate.add(kind)
+            chosen[kind] = forms()[kind].names[1]
+    for what, why in refused.items():
+        instead = "separate ops are used" if what in separate else "another device runs it"
+        log.warning("the fused op of %s is not supported: %s; %s", what, why, instead)
+    if not separate:
+        return cparams
+    flash = cparams.flash_attn and "flash_attn" not in separate
+    return replace(cparams, flash_attn=flash, forms=tuple(sorted(chosen.items())))
+
+
 def _n_rs_seq(model: LoadedModel, p: ContextParams) -> int:
     """Return the number of earlier states per sequence: as requested, limited by rs_ram; 0 if the
     model rolls back without states."""

@@ -22,15 +22,15 @@ from llama_py.adapters.control_vector import PlacedDirections
 from llama_py.adapters.lora import NO_LORAS, Adapter, AdapterChoice, Loras
 from llama_py.batch import F32, I32, Batch, UBatch, Wanted
 from llama_py.batch.splitter import BatchSplitter, create_splitter
-from llama_py.blocks.known_forms import forms
 from llama_py.context import state
-from llama_py.context.checks import resolve_cparams
+from llama_py.context.checks import resolve_cparams, without_refused
 from llama_py.context.companions import HasCompanions
 from llama_py.context.graph_reserve import full_params, reserve_params
 from llama_py.context.inspection import InspectionMixin
 from llama_py.context.next_token import NextTokenPath, next_token_path
 from llama_py.context.runner import OnGraph, Runner, set_threads
 from llama_py.context.setting import Setting
+from llama_py.context.spare import leave_spare, take_spare
 from llama_py.graph.cross import Cross
 from llama_py.graph.linear import Linear
 from llama_py.graph.outputs import Outputs, read_rows
@@ -77,8 +77,7 @@ class Context(Resource, HasCompanions, InspectionMixin):
         Raises ContextError for invalid values, AllocError for sizes that are too large.
         """
         super().__init__()
-        self.n_settings = 0
-        self.model = model
+        self.n_settings, self.model = 0, model
         self.params = p = ContextParams(**options)
         self.cparams = resolve_cparams(model, p)
         self._lent = None if p.target is None else p.target.model.architecture.tensors_for_draft()
@@ -92,17 +91,20 @@ class Context(Resource, HasCompanions, InspectionMixin):
         self._adapters = AdapterChoice()
         self._head: Linear | None = None
         self._loras: list[Loras] = [NO_LORAS]  # index: kind of ubatch
-        self._closed = False
+        self._closed, self.n_followed = False, 0
         self._next: NextTokenPath | None = None
-        self.n_followed = 0
         self._at_work = threading.Lock()
         self.on_graph: OnGraph | None = None
         set_threads(self.devices, p)
-        self.runner = Runner(model, p)
+        spare = take_spare(model, p)
+        if spare is not None:
+            self.runner, self.memory, self.cparams = spare.runner, spare.memory, spare.cparams
+        else:
+            self.runner = Runner(model, p)
+            self.memory = self._create_memory()
+            self._reserve(self._resolve_fused_ops())
         self.checker = self.runner.checker
-        self.memory = self._create_memory()
-        self._resolve_fused_ops()
-        self._reserve()
+        self._initial_cparams = self.cparams
 
     @property
     def devices(self) -> Sequence[Device]:
@@ -330,10 +332,12 @@ class Context(Resource, HasCompanions, InspectionMixin):
         return state.load(self, data, seq_id, partial=partial)
 
     def close(self) -> None:
-        """Release the memory. The context cannot decode after that."""
+        """Release the memory. The context cannot decode after that. On Linux the next context with
+        the same options starts with this memory; until then the system can reclaim its pages."""
         self.close_companions()
-        self._next = None
-        self.memory, self.runner.graphs, self._closed = NOTHING, [], True
+        if not self._closed:
+            leave_spare(self, self._initial_cparams)
+        self.memory, self.runner.graphs, self._closed, self._next = NOTHING, [], True, None
 
     def __repr__(self) -> str:
         cp = self.cparams
@@ -472,27 +476,25 @@ class Context(Resource, HasCompanions, InspectionMixin):
             self._lent,
         )
 
-    def _resolve_fused_ops(self) -> None:
-        """Disable fused ops that the device cannot run, if the caller chose "auto"."""
-        p, n_seqs = self.params, self.cparams.n_seq_max
-        full = full_params(self.model, self._graph_params, self.memory, n_seqs, n_seqs)
-        refused = self.runner.unsupported_ops(self.model.architecture.graph(full).fused)
-        separate = {"flash_attn"} & refused.keys() if p.flash_attn == "auto" else set[str]()
-        if separate:
-            self.cparams = replace(self.cparams, flash_attn=False)
-            self.memory = self._create_memory()
-        for kind in refused.keys() - {"flash_attn"}:
-            if p.forms.get(kind, "auto") == "auto" and not self.cparams.n_rs_seq:
-                separate.add(kind)
-                chosen = dict(self.cparams.forms) | {kind: forms()[kind].names[1]}
-                self.cparams = replace(self.cparams, forms=tuple(sorted(chosen.items())))
-        for what, why in refused.items():
-            instead = "separate ops are used" if what in separate else "another device runs it"
-            log.warning("the fused op of %s is not supported: %s; %s", what, why, instead)
+    def _resolve_fused_ops(self) -> GraphResult:
+        """Disable fused ops that the device cannot run, if the caller chose "auto".
 
-    def _reserve(self) -> None:
+        Returns the graph for the next token.
+        """
+        res, before = self._next_token_graph(), self.cparams
+        self.cparams = without_refused(self.params, before, self.runner.unsupported_ops(res.fused))
+        if self.cparams.flash_attn != before.flash_attn:
+            self.memory = self._create_memory()
+        return res if self.cparams == before else self._next_token_graph()
+
+    def _next_token_graph(self) -> GraphResult:
+        n = self.cparams.n_seq_max
+        full = full_params(self.model, self._graph_params, self.memory, n, n)
+        return self.model.architecture.graph(full)
+
+    def _reserve(self, next_token: GraphResult) -> None:
         """Compute buffers for the largest graphs, so that decode does not allocate."""
-        params = reserve_params(self.model, self._graph_params, self.memory, self.cparams)
-        self.runner.reserve(params)
+        full = reserve_params(self.model, self._graph_params, self.memory, self.cparams)
+        self.runner.reserve(full, next_token)
 
     computed_with = Former("adapter_key")

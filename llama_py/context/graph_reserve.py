@@ -43,11 +43,11 @@ def full_params(
 def reserve_params(
     model: LoadedModel, params_of: ParamsOf, memory: MemoryGroup, cp: CParams
 ) -> list[GraphParams]:
-    """Return the graphs to measure: encoder, one sequence, all sequences, single tokens."""
+    """Return the largest graphs besides the next token's: encoder, all sequences, one sequence."""
     n_seqs, n_tokens = cp.n_seq_max, min(cp.n_ctx, cp.n_ubatch)
     # one sequence may need more than all together: some inputs grow with its length
-    shapes = dict.fromkeys([(n_tokens, n_seqs), (n_tokens, 1), (n_seqs, n_seqs)])
-    full = [full_params(model, params_of, memory, *shape) for shape in shapes]
+    shapes = dict.fromkeys([(n_tokens, n_seqs), (n_tokens, 1)])
+    full = [full_params(model, params_of, memory, *s) for s in shapes if s != (n_seqs, n_seqs)]
     if model.has_encoder:
         text = full_params(model, params_of, memory, n_tokens, 1)
         full.insert(0, replace(text, gtype="encoder"))

@@ -67,7 +67,7 @@ class Runner:
         self.n_reused = self.n_changes = 0
         self.checker = _checker(model, p.check) if p.check else None
         self.progress, self._several = p.progress, p.n_seq_max > 1
-        self._lacks_next: list[Callable[[], bool]] | None = None  # by device, for the next token
+        self._next_token: GraphResult | None = None  # its kernels are not checked yet
         how = CompileOptions(
             progress_callback(p.progress), p.fuse and p.watch is None and not p.check
         )
@@ -147,6 +147,11 @@ class Runner:
         self._taps = taps
         self.graphs = [] if taps else self._untapped
 
+    def reset(self) -> None:
+        """Remove taps, and set the counts of a new runner; graphs are kept."""
+        self.set_taps(None)
+        self._untapped, self.ubatch, self.n_reused = [], None, 0
+
     def _plan(self, res: GraphResult, taps: Taps | None = None) -> Plan:
         many = res.params.ubatch.n_tokens > 1
         self.sched.options = replace(self.sched.options, many=many)
@@ -183,8 +188,11 @@ class Runner:
     def lacks_next(self) -> bool:
         """Return True if the next token may need compiled kernels. Checked once per change; with
         several sequences, it is unknown for one alone."""
-        asked, self._lacks_next = self._lacks_next, None
-        return asked is not None and (self._several or any(lacks() for lacks in asked))
+        res, self._next_token = self._next_token, None
+        if res is None or self._several:
+            return res is not None
+        work = self.sched.work(res.graph, self._pins(res), self._in_parts(res))
+        return any(d.lacks(steps) for d, steps in work if isinstance(d, SupportsKernelCache))
 
     def _pins(self, res: GraphResult) -> list[tuple[Tensor, Device]]:
         """Return nodes with a fixed device, which the scheduler does not choose
@@ -218,20 +226,19 @@ class Runner:
         return [*self.model.layer_devices[:-1], *shared]
 
     @collected_later()
-    def reserve(self, full: list[GraphParams]) -> None:
+    def reserve(self, full: list[GraphParams], next_token: GraphResult) -> None:
         """Compute buffers for the largest graphs, so that decode does not allocate."""
         start = perf_counter()
         graphs: dict[int, tuple[int, int]] = {}  # (nodes, splits) by tokens
-        work: list[tuple[Device, list[Work]]] = []
-        for params in full:
-            res = self.model.architecture.graph(params)
-            work = self.sched.work(res.graph, self._pins(res), self._in_parts(res))
-            if params.gtype != "encoder":
-                graphs[params.ubatch.n_tokens] = len(res.graph.nodes), self.sched.n_splits
-        single = (
-            (d, steps) for d, steps in work if isinstance(d, SupportsKernelCache)
-        )  # last graph's
-        self._lacks_next = [d.lacks(steps) for d, steps in single]
+        n_next = next_token.params.ubatch.n_tokens
+        skips = len(self.devices) == 1 and any(p.ubatch.n_tokens > n_next for p in full)
+        for res in (*map(self.model.architecture.graph, full), next_token):
+            if not (skips and res is next_token):  # needs less memory than the others
+                self.sched.reserve(res.graph, self._pins(res), self._in_parts(res))
+            if res.params.gtype != "encoder":
+                counts = len(res.graph.nodes), self.sched.n_splits
+                graphs[res.params.ubatch.n_tokens] = counts
+        self._next_token = next_token
         for device, size in zip(self.model.placement.devices, self.compute_sizes(), strict=True):
             log.info(
                 "sched_reserve: %10s compute buffer size = %8.2f MiB", device.name, size / 2**20

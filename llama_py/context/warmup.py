@@ -68,4 +68,4 @@ def warm_up(ctx: Context, shifts: bool = False) -> None:
     if shifts and ctx.memory.can_shift:
         ctx.memory.seq_add(0, 0, -1, 1)
         ctx.decode([t.bos or 0])
-    ctx.clear()
+    ctx.memory.clear(False)  # the first prompt uses the same pages

@@ -70,10 +70,10 @@ class PlannedContext(Context):
     graphs  the largest graphs, with their layouts, and the cause of each tensor's placement
     """
 
-    def _reserve(self) -> None:
+    def _reserve(self, next_token: GraphResult) -> None:
         self.graphs: list[tuple[GraphResult, Layout, Causes]] = []
-        for params in reserve_params(self.model, self._graph_params, self.memory, self.cparams):
-            res = self.model.architecture.graph(params)
+        full = reserve_params(self.model, self._graph_params, self.memory, self.cparams)
+        for res in (*map(self.model.architecture.graph, full), next_token):
             self.graphs.append((res, *self.runner.explain(res)))
 
 

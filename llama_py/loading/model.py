@@ -110,7 +110,10 @@ class LoadedModel(Resource):
     vision         the image encoder, or None
     sizes          bytes of weights by device name
     n_params, n_bytes     of the loaded tensors
+    spare          parts of a closed context for the next one (llama_py.context.spare)
     """
+
+    spare: object = None
 
     def __init__(
         self,
@@ -382,6 +385,7 @@ class LoadedModel(Resource):
         """Give memory and file back. Contexts of the model must not be used any more."""
         if self.vision is not None:
             self.vision.close()
+        self.spare = None
         self._weights.release()
         self.file.close()
 

@@ -44,6 +44,32 @@ def test_memory_of_others_is_written() -> None:
         assert host_memory._area(data) is None
 
 
+@pytest.mark.parametrize("size", [0, 4097, LARGE + 4097, 3 * LARGE + 1])
+@pytest.mark.parametrize("cut", [(0, 0), (4097, 5)])
+@pytest.mark.parametrize("most", [0, host_memory.OFFERED])
+def test_offered_bytes_are_zero_and_no_others(
+    size: int, cut: tuple[int, int], most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_memory, "OFFERED", most)
+    whole = aligned_bytes(size)
+    whole[:] = 7
+    start, end = cut[0], max(cut[0], size - cut[1])
+    host_memory.offer(whole[start:end])
+    want = np.full(size, 7, np.uint8)
+    want[start:end] = 0
+    np.testing.assert_array_equal(whole, want)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not take pages back")
+def test_offering_touches_only_pages_with_data() -> None:
+    process, buffer = psutil.Process(), HostBuffer(aligned_bytes(64 * LARGE))
+    buffer.data[5 * LARGE] = buffer.data[-1] = 7
+    touched = process.memory_info().rss
+    buffer.offer()
+    assert process.memory_info().rss - touched < 8 * LARGE
+    assert not buffer.data[5 * LARGE] and not buffer.data[-1]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems do not take pages back")
 def test_a_cleared_buffer_takes_no_memory() -> None:
     process, size = psutil.Process(), 64 * LARGE
