@@ -133,7 +133,7 @@ def _resident(data: Bytes) -> npt.NDArray[np.bool_]:
     start, size = ctypes.c_void_p(_address(data)), ctypes.c_size_t(data.size)
     if ctypes.CDLL(None).mincore(start, size, ctypes.c_void_p(_address(pages))):
         pages[:] = 1  # unknown
-    return pages & 1 == 1
+    return (pages & 1).astype(np.bool_)
 
 
 def _advise(data: Bytes, advice: str) -> slice:
