@@ -336,7 +336,7 @@ class Context(Resource, HasCompanions, InspectionMixin):
         the same options starts with this memory; until then the system can reclaim its pages."""
         self.close_companions()
         if not self._closed:
-            leave_spare(self, self._initial_cparams)
+            leave_spare(self.runner, self.params, self._initial_cparams, self.memory)
         self.memory, self.runner.graphs, self._closed, self._next = NOTHING, [], True, None
 
     def __repr__(self) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ggml_py.backend import HostBuffer
 from ggml_py.machine import host
@@ -13,9 +12,6 @@ from llama_py.hparams.cparams import CParams
 from llama_py.loading.model import LoadedModel
 from llama_py.memory import MemoryGroup
 from llama_py.params import ContextParams
-
-if TYPE_CHECKING:
-    from llama_py.context.context import Context
 
 
 @dataclass(slots=True)
@@ -42,13 +38,15 @@ def take_spare(model: LoadedModel, params: ContextParams) -> Spare | None:
     return spare
 
 
-def leave_spare(ctx: Context, cparams: CParams) -> None:
+def leave_spare(
+    runner: Runner, params: ContextParams, cparams: CParams, memory: MemoryGroup
+) -> None:
     """Keep the memory and graphs of a context that is closed, if Linux can take back their pages at
     any time. Their values become 0."""
-    p, runner, memory = ctx.params, ctx.runner, ctx.memory
+    p, model = params, runner.model
     buffers = [b for part in memory.parts for _, b in part.buffers] + runner.sched.buffers
     offered = [b for b in buffers if isinstance(b, HostBuffer)]
-    alone = host.SYSTEM == "linux" and len(offered) == len(buffers) and len(ctx.devices) == 1
+    alone = host.SYSTEM == "linux" and len(offered) == len(buffers) and len(model.devices) == 1
     if not alone or p.target is not None or p.watch is not None or p.check:
         return
     for buffer in offered:
@@ -58,7 +56,7 @@ def leave_spare(ctx: Context, cparams: CParams) -> None:
     left = copy(runner)
     left.reset()
     del left.model
-    ctx.model.spare = Spare(_key(ctx.model, p), cparams, memory, left)
+    model.spare = Spare(_key(model, p), cparams, memory, left)
 
 
 def _key(model: LoadedModel, params: ContextParams) -> object:
