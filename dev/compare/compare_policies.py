@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ import numpy as np
 
 from ggml_cpu.experts import cache
 from ggml_cpu.experts.layer import CachedLayer
-from ggml_cpu.experts.policies import POLICIES, Numbers, Scores, Usage
+from ggml_cpu.experts.policies import POLICIES, Numbers, Policy, Scores, Usage
 from ggml_cpu.experts.slots import Slots
 
 
@@ -86,7 +86,7 @@ def record(path: str, memory: int, n: int, tokens: Sequence[int]) -> Trace:
         return Trace(np.array(layers), experts, max(layers) + 1, h.n_expert)
 
 
-def replay(trace: Trace, n_slots: int, policy: Callable[[Usage, Numbers], Scores]) -> float:
+def replay(trace: Trace, n_slots: int, policy: Policy) -> float:
     """Return the hit rate of a policy; the experts of the running layer are not evicted."""
     usage = Usage(np.repeat(np.arange(trace.n_layers), trace.n_experts))
     slots, slot_of, before, missed = Slots(n_slots, 1), np.full(usage.last.size, -1), -1, 0
@@ -123,7 +123,7 @@ def replay_pages(trace: Trace, n_slots: int) -> float:
     return 1 - missed / trace.n_uses
 
 
-def best_possible(trace: Trace) -> Callable[[Usage, Numbers], Scores]:
+def best_possible(trace: Trace) -> Policy:
     """Return the policy that knows all later uses."""
     times: dict[int, list[int]] = {}
     for time, (_, numbers) in enumerate(trace, 1):

@@ -41,14 +41,14 @@ class ExpertDemand:
             self.states = _operand(layout, row, STATES, np.float32)[:, 0]
 
     def ensure(self, use: CacheUse) -> None:
-        """Start loading the experts that the next layer will probably use, and return when the
+        """Start loading the experts that the next layers will probably use, and return when the
         chosen experts are cached. `use` holds them."""
         experts = np.unique(self._ids).astype(np.int64) - self.first
         experts = experts[(experts >= 0) & (experts < self.layer.n_experts)]  # others are reported
         pending = self.cache.begin(use, self.layer, experts, len(self._ids))
         following = self.cache.next_layer(self.layer)
         if uses_most(self.layer, experts):
-            self.cache.load_ahead(following, np.arange(following.n_experts), True)
+            self.cache.load_layers(following)
         elif self.cache.foresees(following) and following.number > self.layer.number:
             self._load_forecast(following)
         if pending:
@@ -60,7 +60,8 @@ class ExpertDemand:
             return
         if self._forecast is None:
             self._forecast = Forecast(router, len(states), self._executor)
-        self.cache.load_ahead(following, self._forecast(states, self._ids.shape[1]), False)
+        following.forecast = self._forecast(states, self._ids.shape[1])
+        self.cache.load_ahead(following, following.forecast, self.cache.policy)
 
 
 def choice_key(step: Step) -> tuple[int, int] | None:

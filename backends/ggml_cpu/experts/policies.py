@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 Numbers = npt.NDArray[np.int64]
 Scores = npt.NDArray[np.floating]
+Policy = Callable[["Usage", Numbers], Scores]
 HALF_LIFE = 64  # passes after which a use counts half
 
 
@@ -68,7 +69,7 @@ def farthest_layer(usage: Usage, experts: Numbers) -> Scores:
     return usage.decayed_counts(experts) / (1.0 + usage.this) - usage.distance(experts)
 
 
-POLICIES: dict[str, Callable[[Usage, Numbers], Scores]] = {
+POLICIES: dict[str, Policy] = {
     "lru": least_recently_used,
     "lfu": least_frequently_used,
     "least-stale": least_stale,
