@@ -4,9 +4,9 @@
     python -m dev.compare.compare_policies replay TRACE.npz --cached 25,50,75
 
 `record` writes the experts that each layer used while the model generates from `--tokens`, or from
-its own choices. `replay` prints a row per policy: the share of used experts that were cached, if
-the cache has this percentage of all experts. "pages" is Linux's page cache with two lists. "best
-possible" evicts the expert with the farthest next use (Belady).
+its own choices. `replay` prints a row per policy: the share of used experts that were cached after
+`--warmup` tokens, if the cache has this percentage of all experts. "pages" is Linux's page cache
+with two lists. "best possible" evicts the expert with the farthest next use (Belady).
 """
 
 from __future__ import annotations
@@ -44,9 +44,13 @@ class Trace:
         for layer, experts in zip(self.layers.tolist(), self.experts, strict=True):
             yield layer, layer * self.n_experts + experts
 
-    @property
-    def n_uses(self) -> int:
-        return sum(e.size for e in self.experts)
+    def hit_rate(self, missed: Sequence[int], n_warmup: int) -> float:
+        """Return the share of used experts that were cached, after a number of tokens.
+
+        missed  missing experts of each use
+        """
+        first = n_warmup * self.n_layers
+        return 1 - sum(missed[first:]) / max(1, sum(e.size for e in self.experts[first:]))
 
     def save(self, path: Path) -> None:
         shape = [self.n_layers, self.n_experts]
@@ -86,10 +90,11 @@ def record(path: str, memory: int, n: int, tokens: Sequence[int]) -> Trace:
         return Trace(np.array(layers), experts, max(layers) + 1, h.n_expert)
 
 
-def replay(trace: Trace, n_slots: int, policy: Policy) -> float:
-    """Return the hit rate of a policy; the experts of the running layer are not evicted."""
+def replay(trace: Trace, n_slots: int, policy: Policy) -> list[int]:
+    """Return the missing experts of each use; the experts of the running layer are not evicted."""
     usage = Usage(np.repeat(np.arange(trace.n_layers), trace.n_experts))
-    slots, slot_of, before, missed = Slots(n_slots, 1), np.full(usage.last.size, -1), -1, 0
+    slots, slot_of, before = Slots(n_slots, 1), np.full(usage.last.size, -1), -1
+    missed = list[int]()
     for layer, numbers in trace:
         usage.note(numbers, layer, layer <= before)
         before = layer
@@ -101,17 +106,22 @@ def replay(trace: Trace, n_slots: int, policy: Policy) -> float:
         evicted = slots.owner[found]
         slot_of[evicted[evicted >= 0]] = -1
         slot_of[missing], slots.owner[found] = found, missing
-        missed += missing.size
-    return 1 - missed / trace.n_uses
+        missed.append(missing.size)
+    return missed
 
 
-def replay_pages(trace: Trace, n_slots: int) -> float:
-    """Return the hit rate of two lists: an expert's second use moves it to the active list. The
-    oldest of a long active list moves back; the oldest of the other list is evicted."""
-    active, inactive, missed = OrderedDict[int, None](), OrderedDict[int, None](), 0
+def replay_pages(trace: Trace, n_slots: int) -> list[int]:
+    """Return the missing experts of each use with two lists.
+
+    An expert's second use moves it to the active list. The oldest of a long active list moves back;
+    the oldest of the other list is evicted.
+    """
+    active, inactive = OrderedDict[int, None](), OrderedDict[int, None]()
+    missed = list[int]()
     for _, numbers in trace:
+        missed.append(0)
         for n in numbers.tolist():
-            missed += n not in active and n not in inactive
+            missed[-1] += n not in active and n not in inactive
             (active if n in active or n in inactive else inactive)[n] = None
             if n in active:
                 inactive.pop(n, None)
@@ -120,37 +130,40 @@ def replay_pages(trace: Trace, n_slots: int) -> float:
                 inactive[active.popitem(last=False)[0]] = None
             if len(active) + len(inactive) > n_slots:
                 inactive.popitem(last=False)
-    return 1 - missed / trace.n_uses
+    return missed
 
 
 def best_possible(trace: Trace) -> Policy:
     """Return the policy that knows all later uses."""
-    times: dict[int, list[int]] = {}
-    for time, (_, numbers) in enumerate(trace, 1):
-        for n in numbers.tolist():
-            times.setdefault(n, []).append(time)
-    later = [np.array(times.get(n, ())) for n in range(trace.n_layers * trace.n_experts)]
+    uses = [numbers for _, numbers in trace]
+    following = np.full(trace.n_layers * trace.n_experts, np.inf)
+    after = list[Scores]()  # time of the next use of the experts of each use
+    for time, numbers in reversed([*enumerate(uses)]):
+        after.append(following[numbers])
+        following[numbers] = time
+    after.reverse()
 
     def score(usage: Usage, experts: Numbers) -> Scores:
-        at = (np.searchsorted(later[n], usage.now, "right") for n in experts.tolist())
-        found = (
-            later[n][i] if i < later[n].size else np.inf
-            for n, i in zip(experts.tolist(), at, strict=True)
-        )
-        return -np.fromiter(found, np.float64)
+        for time in range(known[0], usage.now):
+            following[uses[time]] = after[time]
+        known[0] = usage.now
+        return -following[experts]
 
+    known = [0]
     return score
 
 
-def table(trace: Trace, shares: Sequence[float]) -> Iterator[str]:
+def table(trace: Trace, shares: Sequence[float], n_warmup: int) -> Iterator[str]:
     """Yield a Markdown table: a row per policy, a column per share of the experts."""
-    policies = {**POLICIES, "best possible": best_possible(trace)}
+    policies = {"pages": partial(replay_pages, trace)}
+    policies |= {name: partial(replay, trace, policy=p) for name, p in POLICIES.items()}
+    policies["best possible"] = lambda n: replay(trace, n, best_possible(trace))
     counts = [round(share * trace.n_layers * trace.n_experts) for share in shares]
     yield "| policy |" + "".join(f" {share:.0%} |" for share in shares)
     yield "|---|" + "---:|" * len(shares)
-    yield "| pages |" + "".join(f" {replay_pages(trace, n):.1%} |" for n in counts)
-    for name, policy in policies.items():
-        yield f"| {name} |" + "".join(f" {replay(trace, n, policy):.1%} |" for n in counts)
+    for name, missed in policies.items():
+        rates = (trace.hit_rate(missed(n), n_warmup) for n in counts)
+        yield f"| {name} |" + "".join(f" {rate:.1%} |" for rate in rates)
 
 
 def main(words: Sequence[str] | None = None) -> None:
@@ -167,13 +180,14 @@ def main(words: Sequence[str] | None = None) -> None:
     two = commands.add_parser("replay", help="print the hit rate of each policy")
     two.add_argument("trace", type=Path)
     two.add_argument("--cached", default="25,50,75", help="percentages of the experts")
+    two.add_argument("--warmup", type=int, default=100, help="tokens that do not count")
     a = p.parse_args(words)
     if a.command == "record":
         tokens = json.loads(a.tokens.read_text()) if a.tokens else []
         record(a.model, a.memory, a.n, tokens).save(a.trace)
     else:
         shares = [float(x) / 100 for x in a.cached.split(",")]
-        print("\n".join(table(Trace.load(a.trace), shares)))
+        print("\n".join(table(Trace.load(a.trace), shares, a.warmup)))
 
 
 if __name__ == "__main__":

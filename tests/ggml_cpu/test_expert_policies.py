@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
+from dev.compare.compare_policies import Trace, best_possible, replay, replay_pages
 from ggml_cpu.experts.policies import POLICIES, Usage, farthest_layer
 from ggml_cpu.experts.slots import Slots
 
@@ -54,3 +57,19 @@ def test_slots() -> None:
     assert slots.find(9, score, least=-10.5).tolist() == [2, 1]
     slots.close(np.array([0, 2]))
     assert slots.find(9, score).tolist() == [1] and slots.n_open == 3
+
+
+def test_replayed_policies(tmp_path: Path) -> None:
+    """No policy beats the one that knows later uses; all miss each expert's first use."""
+    rng = np.random.default_rng(0)
+    layers = np.tile(np.arange(3), 60)
+    experts = [np.unique(rng.zipf(1.5, 3) % 8) for _ in layers]
+    Trace(layers, experts, 3, 8).save(tmp_path / "trace.npz")
+    trace = Trace.load(tmp_path / "trace.npz")
+    best = sum(replay(trace, 9, best_possible(trace)))
+    misses = [sum(replay(trace, 9, policy)) for policy in POLICIES.values()]
+    misses.append(sum(replay_pages(trace, 9)))
+    assert best < min(misses) and max(misses) < sum(e.size for e in experts)
+    first = len({int(n) for _, numbers in trace for n in numbers})
+    assert {sum(replay(trace, 24, policy)) for policy in POLICIES.values()} == {first}
+    assert trace.hit_rate(replay_pages(trace, 24), 0) == 1 - first / sum(e.size for e in experts)
