@@ -30,7 +30,7 @@ export function Sidebar() {
       />
       <ul>
         {found.map((t) => <Row key={t.id} talk={t} />)}
-        {!found.length && <li class="none">No chat has these words. Try fewer words.</li>}
+        {!found.length && newest.value.length > 0 && <li class="none">No chat has these words. Try fewer words.</li>}
       </ul>
       <Foot />
     </nav>
