@@ -56,13 +56,13 @@ def app(
     handles = {}
     for every, write in ((ALWAYS, as_error), (OLLAMA, as_ollama_error)):
         for (method, path), of_all in every.items():
-            checked = _check_origin(_of_all(of_all, pool), listen, method, of_all)
+            checked = _check_origin(_handle_all(of_all, pool), listen, method, of_all)
             handles[method, path] = _report_errors(checked, write)
     for method, handlers in (("GET", GET), ("POST", POST)):
         for path, handler in handlers.items():
             if path == "/predict" and path in vertex.predict_paths():
                 continue  # Vertex AI's path has the same name
-            checked = _check_origin(_of_one(handler, pool), listen, method, handler)
+            checked = _check_origin(_handle_one(handler, pool), listen, method, handler)
             handles[method, path] = _report_errors(checked, ERRORS.get(handler, as_error))
     model_tools = mcp.ModelTools(handles, pool)
     if listen.mcp_serve:
@@ -138,7 +138,7 @@ def _find_handler(method: str, path: str) -> Any:
     return (GET if method == "GET" else POST)[path]
 
 
-def _of_all(handler: OfAll, pool: ModelPool) -> Handle:
+def _handle_all(handler: OfAll, pool: ModelPool) -> Handle:
     async def handle(request: Request) -> Any:
         pool.check_ready()
         return await handler(request, pool)
@@ -146,7 +146,7 @@ def _of_all(handler: OfAll, pool: ModelPool) -> Handle:
     return handle
 
 
-def _of_one(handler: Handler, pool: ModelPool) -> Handle:
+def _handle_one(handler: Handler, pool: ModelPool) -> Handle:
     """Wrap a handler with the state of the request's model.
 
     The model is leased until the response is sent.

@@ -154,12 +154,12 @@ class CPUDevice:
         return CPUProgram(_all_steps(nodes), self._executor(options.many), options)
 
     def begin(self, types: Iterable[str]) -> None:
-        def repacking() -> list[Kernel]:
+        def list_repack_kernels() -> list[Kernel]:
             from ggml_cpu.repack import repack_kernels  # only if the cache is not empty
 
             return repack_kernels(types)
 
-        start_compilers(repacking)
+        start_compilers(list_repack_kernels)
 
     def lacks(self, nodes: Sequence[Work]) -> bool:
         return lacks(list_kernels(_all_steps(nodes)))

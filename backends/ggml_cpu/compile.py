@@ -94,11 +94,11 @@ class _Compilers:
         with self._busy:
             self._stop_waiting()
             try:
-                yield from self._in_turn(kernels, following)
+                yield from self._compile_in_turn(kernels, following)
             finally:
                 self._wait()
 
-    def _in_turn(
+    def _compile_in_turn(
         self, kernels: Sequence[Kernel], following: Following
     ) -> Generator[tuple[Kernel, bytes]]:
         """Yield kernels that another thread or process has just compiled, then compile the rest."""
@@ -120,7 +120,7 @@ class _Compilers:
             if not kernels:
                 return
             self._children.provide(n_children(len(kernels)))
-            yield from self._children.compile(kernels, partial(_lacking, following))
+            yield from self._children.compile(kernels, partial(_find_uncompiled, following))
             if folder is not None:
                 with suppress(OSError):  # such as a full disk
                     tidy(folder, made)
@@ -153,7 +153,7 @@ class _Compilers:
             self._children.end()
             self._busy.release()
 
-    def after_fork(self) -> None:
+    def detach_children(self) -> None:
         """Detach a forked process from the parent's children without ending them.
 
         The reference `_of_parent` keeps their objects alive.
@@ -165,10 +165,10 @@ class _Compilers:
 _COMPILERS = _Compilers()
 atexit.register(_COMPILERS.end)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_COMPILERS.after_fork)
+    os.register_at_fork(after_in_child=_COMPILERS.detach_children)
 
 
-def _lacking(following: Following) -> list[Kernel]:
+def _find_uncompiled(following: Following) -> list[Kernel]:
     """Return the kernels of `following()` that children can import and the cache lacks."""
     kernels = [kernel for kernel in following() if source(kernel.module)]
     found = STORE.read(kernels)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import ggml_opencl.ops
 from ggml_opencl.absent import ALIGNMENT, AbsentDevice
-from ggml_opencl.buffers import OpenCLBuffer, failing, opened_here
+from ggml_opencl.buffers import OpenCLBuffer, opened_here, raise_device_error
 from ggml_opencl.fused import fusions
 from ggml_opencl.program import Builder, OpenCLProgram, launches
 from ggml_opencl.runtime import use_installed
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 import_families(ggml_opencl.ops)
 
-NO_DEVICE = "no OpenCL device found; install the driver of your GPU, or one that runs on the CPU: "
+NO_DEVICE = "no OpenCL device found; install the driver of your GPU, or a driver for the CPU: "
 
 
 class OpenCLDevice:
@@ -103,7 +103,7 @@ class OpenCLDevice:
 
         assert isinstance(target.buffer, OpenCLBuffer), f"{target} is not on {self.name}"
         wait_for = [] if after is None else [after]
-        with failing(f"{self.name} cannot receive {target}"):
+        with raise_device_error(f"{self.name} cannot receive {target}"):
             sent = cl.enqueue_copy(
                 self.arrivals,
                 target.buffer.memory,
@@ -117,7 +117,7 @@ class OpenCLDevice:
     def start(self, program: OpenCLProgram) -> cl.Event:
         import pyopencl as cl
 
-        with failing(f"{self.name} failed during computation"):
+        with raise_device_error(f"{self.name} failed during computation"):
             if self._sent:
                 self.arrivals.flush()
                 cl.enqueue_barrier(self.queue, wait_for=self._sent)
@@ -125,7 +125,7 @@ class OpenCLDevice:
             done = cl.enqueue_marker(self.queue)
             self.queue.flush()
         # send events keep their data alive, and releasing them blocks
-        self._in_flight = [pair for pair in self._in_flight if not _is_over(pair[0])]
+        self._in_flight = [pair for pair in self._in_flight if not _is_complete(pair[0])]
         self._in_flight.append((done, self._sent))
         self._sent = []
         return done
@@ -141,7 +141,7 @@ class OpenCLDevice:
         """Ignore `n`: the OpenCL runtime chooses its threads."""
 
 
-def _is_over(event: cl.Event) -> bool:
+def _is_complete(event: cl.Event) -> bool:
     return bool(event.command_execution_status <= 0)  # complete, or an error
 
 

@@ -37,7 +37,7 @@ def opened_here() -> None:
 
 
 @contextmanager
-def failing(what: str) -> Iterator[None]:
+def raise_device_error(what: str) -> Iterator[None]:
     """Raise BackendError for OpenCL errors in the block.
 
     A process forked after the devices were opened always gets the error.
@@ -46,8 +46,8 @@ def failing(what: str) -> Iterator[None]:
 
     if _opened_by and _opened_by[0] != os.getpid():
         raise BackendError(
-            f"{what}: a forked process cannot use the OpenCL devices of its parent; start it "
-            "with spawn (multiprocessing.get_context), and load the model in it"
+            f"{what}: a forked process cannot use the OpenCL devices of its parent; "
+            "start the process with spawn (multiprocessing.get_context), then load the model"
         )
     try:
         yield
@@ -80,7 +80,7 @@ class OpenCLBuffer:
             )
         try:
             flags = cl.mem_flags.READ_WRITE
-            with failing(f"{queue.device.name} has no memory for a buffer of {size} bytes"):
+            with raise_device_error(f"{queue.device.name} has no memory for {size} bytes"):
                 self.memory = cl.Buffer(queue.context, flags, max(size, SMALLEST))
                 self.clear()
         except BackendError as e:
@@ -91,7 +91,7 @@ class OpenCLBuffer:
 
         if data.size:
             host = np.ascontiguousarray(data)
-            with failing(f"{self.queue.device.name} cannot receive {data.size} bytes"):
+            with raise_device_error(f"{self.queue.device.name} cannot receive {data.size} bytes"):
                 cl.enqueue_copy(self.queue, self.memory, host, dst_offset=offset, is_blocking=True)
 
     def read(self, offset: int, size: int) -> Bytes:
@@ -99,7 +99,7 @@ class OpenCLBuffer:
 
         out = np.empty(size, np.uint8)
         if size:
-            with failing(f"{self.queue.device.name} failed before {size} bytes were read"):
+            with raise_device_error(f"{self.queue.device.name} failed while reading {size} bytes"):
                 cl.enqueue_copy(self.queue, out, self.memory, src_offset=offset, is_blocking=True)
                 self.faults.check()
         return out
@@ -109,5 +109,5 @@ class OpenCLBuffer:
 
         if self.size:
             pattern = np.full(1, value, np.uint8)
-            with failing(f"{self.queue.device.name} cannot fill {self.size} bytes"):
+            with raise_device_error(f"{self.queue.device.name} cannot fill {self.size} bytes"):
                 cl.enqueue_fill_buffer(self.queue, self.memory, pattern, 0, self.size).wait()

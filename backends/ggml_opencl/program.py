@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ggml_opencl.buffers import OpenCLBuffer, failing
+from ggml_opencl.buffers import OpenCLBuffer, raise_device_error
 from ggml_opencl.faults import Faults
 from ggml_opencl.kernels import source
 from ggml_opencl.profiler import BoundKernel, Profiler
@@ -56,7 +56,7 @@ class OpenCLProgram:
         self.runs = runs
 
     def run(self) -> None:
-        with failing(f"{self.queue.device.name} failed during computation"):
+        with raise_device_error(f"{self.queue.device.name} failed during computation"):
             self.enqueue()
             self.queue.finish()
             if self.checking is not None:

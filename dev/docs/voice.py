@@ -110,7 +110,7 @@ def _markdown(text: str) -> Iterator[Prose]:
         if line.lstrip().startswith("```"):
             code = not code
         elif not code and line.strip():
-            yield Prose(i, re.sub(r"`[^`]*`", "`x`", line))
+            yield Prose(i, _hide_values(line))
 
 
 def _python(text: str) -> Iterator[Prose]:
@@ -122,14 +122,23 @@ def _python(text: str) -> Iterator[Prose]:
             found = node.body[0].value  # type: ignore[union-attr]
             docstrings.add(found)
             lines = enumerate(found.value.splitlines())
-            yield from (Prose(found.lineno + i, t, first=i == 0) for i, t in lines if t.strip())
+            yield from (
+                Prose(found.lineno + i, _hide_values(t), first=i == 0)
+                for i, t in lines
+                if t.strip()
+            )
     for node in ast.walk(tree):
         value = getattr(node, "value", None) if node not in docstrings else None
         if isinstance(value, str) and _is_prose(value):
-            yield Prose(node.lineno, value)  # type: ignore[attr-defined]
+            yield Prose(node.lineno, _hide_values(value))  # type: ignore[attr-defined]
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT and _is_prose(token.string):
-            yield Prose(token.start[0], token.string)
+            yield Prose(token.start[0], _hide_values(token.string))
+
+
+def _hide_values(text: str) -> str:
+    """Replace code in backticks, and single words in quotes, by x: they are values, not prose."""
+    return re.sub(r"`[^`]*`|(?<!\w)(['\"])[\w-]+\1", "`x`", text)
 
 
 def _is_prose(text: str) -> bool:

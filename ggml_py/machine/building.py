@@ -1,6 +1,6 @@
 """Progress of kernel compilation, and the time that a thread waits for kernels.
 
-with telling(display):          # display(Stage(...)) from now on
+with send_progress(display):          # display(BuildStage(...)) at each step
     ...
 before = seconds()
 ctx.decode(tokens)
@@ -20,13 +20,13 @@ class BuildStage(NamedTuple):
     """Progress of a kernel build.
 
     total     0 if an unknown number will follow
-    what      name of the last kernel
+    name      name of the last kernel
     stopped   building ended before all were built
     """
 
     done: int
     total: int
-    what: str = ""
+    name: str = ""
     stopped: bool = False
 
 
@@ -65,7 +65,7 @@ def seconds() -> float:
 
 
 @contextmanager
-def telling(display: Display) -> Iterator[None]:
+def send_progress(display: Display) -> Iterator[None]:
     """Send all build progress to this display within `with`, instead of an earlier display."""
     _DISPLAYS.append(display)
     try:

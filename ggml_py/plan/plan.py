@@ -20,7 +20,7 @@ class Split:
     """Consecutive nodes that run on one device after its `inputs` are copied: (source, copy).
 
     steps  steps of the program: nodes, or several nodes as one step
-    told   nodes to report after the run
+    reported  nodes that are reported after the run
     """
 
     device: Device
@@ -28,7 +28,7 @@ class Split:
     inputs: list[tuple[Tensor, Tensor]]
     steps: list[Work]
     program: Program
-    told: Sequence[Tensor] = ()
+    reported: Sequence[Tensor] = ()
 
     def run(self, times: list[SplitTime] | None = None) -> None:
         """Run the split; times: list that gets its duration, if given."""
@@ -128,7 +128,7 @@ class Plan:
 
     def _show(self, split: Split) -> None:
         if self.watch is not None:
-            for node in split.told:
+            for node in split.reported:
                 let_through(partial(self.watch, node))
 
     @property
@@ -157,7 +157,7 @@ class PlanInWaves(Plan):
         super().__init__(graph, splits)
         self.threads = threads
         self.waves = waves
-        self._tasks = [_by_device([splits[i] for i in wave], self._wanted) for wave in waves]
+        self._tasks = [_split_tasks([splits[i] for i in wave], self._wanted) for wave in waves]
 
     def run(self) -> None:
         for started, tasks in self._tasks:
@@ -174,16 +174,16 @@ class PlanInWaves(Plan):
 Task = Callable[[], None]
 
 
-def _by_device(splits: list[Split], wanted: TimesTarget) -> tuple[Task, list[Task]]:
+def _split_tasks(splits: list[Split], wanted: TimesTarget) -> tuple[Task, list[Task]]:
     """Return a task for devices in other processes, and one for each device in this process."""
     there = [s for s in splits if isinstance(s.device, RemoteDevice)]
     here = [s for s in splits if not isinstance(s.device, RemoteDevice)]
     devices = dict.fromkeys(split.device.name for split in here)
-    tasks = [_in_turn([s for s in here if s.device.name == name], wanted) for name in devices]
-    return _in_turn(there, wanted), tasks
+    tasks = [_run_in_order([s for s in here if s.device.name == name], wanted) for name in devices]
+    return _run_in_order(there, wanted), tasks
 
 
-def _in_turn(splits: list[Split], wanted: TimesTarget) -> Callable[[], None]:
+def _run_in_order(splits: list[Split], wanted: TimesTarget) -> Callable[[], None]:
     def run() -> None:
         for split in splits:
             split.run(wanted.times)

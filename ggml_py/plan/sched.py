@@ -211,7 +211,7 @@ class Scheduler:
             if isinstance(step, FusedNodes):
                 step.match.settle()
         if taps is not None:
-            splits[-1] = replace(splits[-1], told=(*splits[-1].told, *taps.read))
+            splits[-1] = replace(splits[-1], reported=(*splits[-1].reported, *taps.read))
             return Plan(graph, splits, self._tell_both(taps))
         if self._pipeline is not None:
             return PipelinedPlan(graph, splits, self._pipeline, number)
@@ -340,10 +340,10 @@ class Scheduler:
         if part.group is not None:
             group = [None if i is None else self.devices[i] for i in part.group]
             program = self._all_reduce.all_reduce(part.nodes[0], group)
-            return [Split(device, part.nodes, part.inputs, part.steps, program, part.told)]
+            return [Split(device, part.nodes, part.inputs, part.steps, program, part.reported)]
         if not self._one_by_one:
             program = device.compile(part.steps, self.options)
-            return [Split(device, part.nodes, part.inputs, part.steps, program, part.told)]
+            return [Split(device, part.nodes, part.inputs, part.steps, program, part.reported)]
         splits = [self._split(device, t) for t in part.nodes]
         splits[0].inputs.extend(part.inputs)
         return splits

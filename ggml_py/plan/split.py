@@ -22,7 +22,7 @@ class GraphPart:
     inputs  (source, copy) pairs, copied to the device before the nodes run
     steps   steps of the part, set later: single nodes and fused nodes
     group   device of each source, for a REDUCE over the memories of several devices
-    told    nodes to report after the part has run
+    reported    nodes to report after the part has run
     """
 
     device: int
@@ -30,7 +30,7 @@ class GraphPart:
     inputs: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     steps: list[Work] = field(default_factory=list)
     group: list[int | None] | None = None
-    told: Sequence[Tensor] = ()
+    reported: Sequence[Tensor] = ()
 
     @property
     def is_reduce(self) -> bool:

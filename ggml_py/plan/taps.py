@@ -108,7 +108,7 @@ def cut(parts: Sequence[GraphPart], stops: Sequence[Tensor]) -> list[GraphPart]:
         for node in part.nodes:
             piece.nodes.append(node)
             if id(node) in ends:
-                piece.told = [node]
+                piece.reported = [node]
                 found.append(piece)
                 piece = GraphPart(part.device)
         if piece.nodes or piece.inputs:

@@ -33,12 +33,12 @@ class LatentExpertHParams(HParams):
         """Dimensions of the experts' input."""
         return self.n_expert_latent or self.n_embd
 
-    def of_latent(self, n: int, first: int) -> None:
+    def set_latent(self, n: int, first: int) -> None:
         self.n_embd_routed, self.first_routed = n, first
 
     def shared(self, share: Shard) -> Self:
         hp, n, stem = super().shared(share), self.n_expert_latent, f"{self.latent_stem}_up"
-        hp.of_latent(
+        hp.set_latent(
             share.count_own(n, 1, stem) if n else 0, share.count_preceding(n, 1, stem) if n else 0
         )
         return hp

@@ -58,7 +58,7 @@ class KimiK3HParams(LatentExpertHParams, BoundedKimiHParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        self.of_latent(self.n_expert_latent, 0)
+        self.set_latent(self.n_expert_latent, 0)
         if self.situ_beta <= 0:
             raise keys.error("activation.situ_beta", "must be positive")
 

@@ -55,19 +55,19 @@ class Lfm2HParams(ScoringHParams, MixedHParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        self._of_channels(self.n_embd)
+        self._set_channels(self.n_embd)
         if self.n_layer_decision:
             self.f_norm_eps = keys.number(EPS)
             if self.n_shortconv_l_cache != WIDTH:
                 raise keys.error("shortconv.l_cache", f"must be {WIDTH} in a decision model")
 
-    def _of_channels(self, n: int) -> None:
+    def _set_channels(self, n: int) -> None:
         self.n_embd_conv, self.n_embd_r = n, (self.n_shortconv_l_cache - 1) * n
 
     def shared(self, share: Shard) -> Self:
         hp = super().shared(share)
         for il in filter(self.is_recr, range(self.n_layer)):
-            hp._of_channels(share.count_own(self.n_embd, 1, "shortconv.out_proj", il=il))
+            hp._set_channels(share.count_own(self.n_embd, 1, "shortconv.out_proj", il=il))
         return hp
 
     def window(self, il: int) -> Window | None:

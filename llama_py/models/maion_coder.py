@@ -29,7 +29,7 @@ class MaionCoderHParams(ModelRopeWindows, LatentExpertHParams, RoutedHParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        self.of_latent(self.n_expert_latent, 0)
+        self.set_latent(self.n_expert_latent, 0)
         if self.n_rot != self.n_embd_head_k:
             rule = f"must be the head size {self.n_embd_head_k}"
             raise keys.error("rope.dimension_count_swa", rule)

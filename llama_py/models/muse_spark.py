@@ -44,7 +44,7 @@ class MuseSparkHParams(LatentExpertHParams, ListedWindows, LeadingDenseHParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        self.of_latent(self.n_expert_latent, 0)
+        self.set_latent(self.n_expert_latent, 0)
 
 
 class LateNorm(Norm):

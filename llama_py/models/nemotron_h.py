@@ -43,7 +43,7 @@ class NemotronHHParams(LatentExpertHParams, SSMHParams):
     def load(self, keys: Keys) -> None:
         self.check_groups(keys)
         super().load(keys)
-        self.of_latent(self.n_expert_latent, 0)
+        self.set_latent(self.n_expert_latent, 0)
         if self.n_expert:
             triples = zip(self.n_ff_exp, self.n_ff, self.n_expert_used, strict=True)
             self.n_ff_exp = tuple(n or n_ff // max(1, used) for n, n_ff, used in triples)

@@ -93,7 +93,7 @@ def fitting(t: TensorInfo, type: GGMLType) -> GGMLType:
     if instead is None and type.block_size > 32:
         raise GGUFError(
             f"{t.name}: row length {t.ne[0]} is not a multiple of {type.block_size}, which "
-            f"{type.name} needs, and no replacement type is known; set one with --tensor-type"
+            f"{type.name} needs, and has no replacement type; set one with --tensor-type"
         )
     found = BY_NAME[instead] if instead else type
     return found if t.ne[0] % found.block_size == 0 else BY_NAME["f16"]

@@ -151,7 +151,7 @@ def show_progress(progress: Progress | bool | None) -> Iterator[None]:
     if progress not in (None, True) or building.is_told() or not on_terminal():
         yield
         return
-    with building.telling(KERNELS):
+    with building.send_progress(KERNELS):
         try:
             yield
         finally:

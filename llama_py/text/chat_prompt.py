@@ -120,7 +120,7 @@ class ChatPrompt:
         return convert_tools(tools)
 
     def _format(self, template: ChatTemplate) -> PlainFormat | ChatFormat:
-        o, messages = self.options, without_images(self.messages)
+        o, messages = self.options, replace_images(self.messages)
         if self.tools is None and not (self._tags and self._tags.spaced):
             return PlainFormat(
                 template.render(messages, **o.variables),
@@ -189,7 +189,7 @@ class ChatPrompt:
         constraint = self.constraint(p.max_tokens)
         if constraint is not None and p.constraints:
             given = " and ".join(p.constraints)
-            raise GrammarError(f"tools cannot be combined with {given}; use only one of them")
+            raise GrammarError(f"tools cannot be combined with {given}; pass only one")
         if constraint is not None and p.sampler is not None:
             raise ModelError(
                 "tool calls need a grammar, which the given sampler does not have; pass temp, "
@@ -233,10 +233,10 @@ class ChatPrompt:
         """
         if ctx.memory.supports_rollback or not self.messages:
             return []
-        messages = without_images(self.messages)
+        messages = replace_images(self.messages)
         template, (*before, last) = get_template(self.model), messages
         said = str(last.get("content", ""))
-        images, said = _behind_images(said) if has_images(self.messages[-1:]) else ("", said)
+        images, said = _split_images(said) if has_images(self.messages[-1:]) else ("", said)
         other = {**last, "content": f"{images}{'>' if said.startswith('<') else '<'}{said}"}
         answered = [*messages, {"role": "assistant", "content": "x"}, last]
         more = {**self.options.variables, "tools": self.tools or None}
@@ -275,7 +275,7 @@ def message_calls(message: Mapping[str, Any]) -> list[ToolCall]:
     ]
 
 
-def without_images(messages: Sequence[Message]) -> Sequence[Message]:
+def replace_images(messages: Sequence[Message]) -> Sequence[Message]:
     """Replace images in messages by markers, for a template."""
     if not has_images(messages):
         return messages
@@ -322,7 +322,7 @@ def tokenize_prompt(
     return model.tokenizer.tokenize(prompt, add_special=not has_bos)
 
 
-def _behind_images(text: str) -> tuple[str, str]:
+def _split_images(text: str) -> tuple[str, str]:
     """Split a text after its last image."""
     from llama_py.vision.messages import PLACE
 

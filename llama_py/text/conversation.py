@@ -22,8 +22,8 @@ from llama_py.text.chat_prompt import (
     Tool,
     get_template,
     message_calls,
+    replace_images,
     tokenize_prompt,
-    without_images,
 )
 from llama_py.text.generate import Pieces, stream
 
@@ -305,7 +305,7 @@ class Conversation:
         """Render the prompt of a conversation or question; `variables` are for the template."""
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        return get_template(model).render(without_images(messages), **variables)
+        return get_template(model).render(replace_images(messages), **variables)
 
     @staticmethod
     def prompt(

@@ -328,7 +328,7 @@ def test_overlays_that_are_none(bad: Any) -> None:
 
 def test_overlays_of_another_graph() -> None:
     graph = graph_of("llama-dense")
-    with pytest.raises(GGMLError, match="none of its 1 lines with an overlay matches a node"):
+    with pytest.raises(GGMLError, match="the 1 lines with an overlay match no node"):
         put([GraphRecord("", graph)], lines(graph, {0: {"e": 1}}, name="other"), "x")
 
 

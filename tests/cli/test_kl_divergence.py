@@ -58,7 +58,7 @@ def test_what_lies_deep_is_one_value() -> None:
 def test_divergence_of_tokens() -> None:
     p, q = (np.exp(x.astype(np.float64)) for x in (LOGITS, OTHER))
     p, q = p / p.sum(1, keepdims=True), q / q.sum(1, keepdims=True)
-    found = kl.of_logits(OTHER, LOGITS, TARGETS)
+    found = kl.compare_logits(OTHER, LOGITS, TARGETS)
     assert found.kld == pytest.approx((p * np.log(p / q)).sum(1), abs=1e-5)
     rows = np.arange(6)
     assert found.nll == pytest.approx(-np.log(q[rows, TARGETS]), rel=1e-5)
@@ -89,7 +89,7 @@ def test_statistics() -> None:
     rms = 100 * np.sqrt(np.square(np.exp(-nll) - np.exp(-base)).mean())
     assert values["RMS Δp"][0] == f"{rms:.3f}"
     few = kl.Divergences()
-    few.add(kl.of_logits(OTHER, LOGITS, TARGETS))
+    few.add(kl.compare_logits(OTHER, LOGITS, TARGETS))
     assert list(few.lines()) == []
 
 

@@ -127,7 +127,7 @@ def test_what_cannot_be_met_is_refused(model: llama_py.Model) -> None:
     talk = Conversation(model.context(2048), tools=[degrees])
     for options, error, words in [
         ({"sampler": GreedyDraw()}, ModelError, "pass temp"),
-        ({"regex": "a"}, GrammarError, "only one of them"),
+        ({"regex": "a"}, GrammarError, "pass only one"),
     ]:
         with pytest.raises(error, match=words):
             next(talk.ask("x", tool_choice="required", **options))

@@ -99,7 +99,7 @@ def test_an_interrupt_ends_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
         tick(self, ends)
 
     monkeypatch.setattr(Kernels, "_tick", ticked)
-    with building.telling(display), pytest.raises(KeyboardInterrupt), building.building():
+    with building.send_progress(display), pytest.raises(KeyboardInterrupt), building.building():
         building.tell(BuildStage(1, 4, "k"))
         raise KeyboardInterrupt
     terminal.write("> ")
@@ -120,7 +120,7 @@ def test_python_can_be_told_not_to(given: bool, monkeypatch: pytest.MonkeyPatch)
 def test_who_is_told_already_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = terminal_of(monkeypatch)
     stages: list[BuildStage] = []
-    with building.telling(stages.append), show_progress(None):
+    with building.send_progress(stages.append), show_progress(None):
         building_kernels()
     assert len(stages) == 3 and terminal.getvalue() == ""
 

@@ -53,7 +53,7 @@ def test_what_clients_can_do(tmp_path: Path) -> None:
         "any address that this machine can reach",
         f"files of {tmp_path}",
         "DNS rebinding",
-        "clients of this machine and those with a key",
+        "clients of this machine, and clients with a key",
     ):
         assert part in wide
 

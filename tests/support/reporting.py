@@ -70,7 +70,7 @@ def compile_kernels(reporter: Any) -> None:
     cached = STORE.read(kernels)
     display = CompileProgress(reporter)
     repeats = threading.Thread(target=display.repeat, daemon=True)
-    with building.telling(display), building.building():
+    with building.send_progress(display), building.building():
         repeats.start()
         try:
             compile_kernels([k for k in kernels if k not in cached])

@@ -25,6 +25,7 @@ def test_no_file_reads_worse_than_it_did() -> None:
         ("# Ctrl-C is for who asked; that ends us if it must", ["who"]),
         ("x = 'the file lies where it is told to'", ["lies", "where", "is kept", "tells"]),
         ("x = 'a file'", []),
+        ("# its value is 'none', or `what` it read", []),
         ("def told(): ...", ["name"]),
         ("def in_waves(): ...", ["name"]),
         ("def read(): ...", []),

@@ -43,9 +43,9 @@ def exposure(
         yield "encrypted: yes"
     elif others:
         yield "encrypted: no, so the network can read keys, prompts and responses (--ssl-key-file)"
-    yield "without a key: " + ("/health and the page" if keys else "; ".join(_without_key(server)))
+    yield "without a key: " + ("/health and the page" if keys else "; ".join(_list_open(server)))
     manage = {
-        "here": "clients of this machine and those with a key",
+        "here": "clients of this machine, and clients with a key",
         "all": "every client with access",
         "none": "no client",
     }[models.models_manage]
@@ -76,7 +76,7 @@ def exposure(
     )
 
 
-def _without_key(server: ServerParams) -> Iterator[str]:
+def _list_open(server: ServerParams) -> Iterator[str]:
     yield "request responses, embeddings and tokens"
     if server.slots:
         yield "see prompts and responses in slots (--no-slots)"

@@ -83,7 +83,7 @@ class ProfiledRun:
         return sum(s.seconds for s in self.steps)
 
     @property
-    def copying(self) -> float:
+    def copy_seconds(self) -> float:
         """Seconds of copies between devices."""
         return sum(end - start for s in self.splits for _, start, end in s.copied) / 1e9
 
@@ -141,7 +141,7 @@ class _Timer:
         splits: list[SplitTime] = []
         plans = [plan for _, plan in self.ctx.runner.graphs]
         if is_over_ranks(plans):
-            return self._over_ranks(what, ids, plans)
+            return self._measure_ranks(what, ids, plans)
         devices = [d for d in self.ctx.devices if isinstance(d, Profiles)]
         with ExitStack() as stack:
             found = {d.name: stack.enter_context(d.profiling()) for d in devices}
@@ -166,7 +166,7 @@ class _Timer:
             for _, t in nodes
         }
 
-    def _over_ranks(self, what: str, ids: Sequence[int], plans: Sequence[Plan]) -> ProfiledRun:
+    def _measure_ranks(self, what: str, ids: Sequence[int], plans: Sequence[Plan]) -> ProfiledRun:
         """Measure all ranks in one decode; times are by rank 0's clock."""
         devices = [d for d in self.ctx.devices if isinstance(d, Profiles)]
         with ExitStack() as stack:
@@ -258,7 +258,7 @@ def tables(
     if len(run.splits) > 1:
         yield (
             f"  {len(run.splits)} splits; {run.copied_bytes / 2**20:.2f} MiB copied between devices"
-            f" in {run.copying * 1e3:.3f} ms"
+            f" in {run.copy_seconds * 1e3:.3f} ms"
         )
     if run.ranks:
         yield from messages_text(run.ranks)
@@ -325,7 +325,7 @@ def as_data(runs: Sequence[ProfiledRun]) -> list[dict[str, Any]]:
             "steps_ms": run.seconds * 1e3,
             "n_splits": len(run.splits),
             "copied_bytes": run.copied_bytes,
-            "copying_ms": run.copying * 1e3,
+            "copying_ms": run.copy_seconds * 1e3,
             "ranks": ranks_as_data(run.ranks, run.start),
             "steps": [
                 {

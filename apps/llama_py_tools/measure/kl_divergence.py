@@ -201,11 +201,11 @@ class Divergences:
         if len(d.nll) < LEAST:
             return
         yield "====== Perplexity statistics ======"
-        yield from _of_perplexity(d)
+        yield from _list_perplexities(d)
         yield from ("", "====== KL divergence statistics ======")
-        yield from _of_kld(d.kld)
+        yield from _list_divergences(d.kld)
         yield from ("", "====== Token probability statistics ======")
-        yield from _of_tokens(d)
+        yield from _list_tokens(d)
 
 
 TITLE = (
@@ -237,7 +237,7 @@ def percentile(ordered: F64, percent: float) -> float:
     return float((1 - part) * ordered[i] + part * ordered[min(i + 1, len(ordered) - 1)])
 
 
-def _of_perplexity(d: Divergence) -> Iterator[str]:
+def _list_perplexities(d: Divergence) -> Iterator[str]:
     (log_ppl, error), (log_base, error_base) = mean(d.nll), mean(d.nll_base)
     ppl, base, cov = math.exp(log_ppl), math.exp(log_base), covariance(d.nll, d.nll_base)
     ratio, ratio_error = log_ratio(d)
@@ -251,7 +251,7 @@ def _of_perplexity(d: Divergence) -> Iterator[str]:
     yield f"Mean PPL(Q)-PPL(base)         : {_pm(ppl - base, math.sqrt(max(0.0, var)))}"
 
 
-def _of_kld(kld: F64) -> Iterator[str]:
+def _list_divergences(kld: F64) -> Iterator[str]:
     ordered = np.sort(kld)
     yield f"Mean    KLD: {_pm(*mean(kld))}"
     yield f"Maximum KLD: {ordered[-1]:10.6f}"
@@ -260,7 +260,7 @@ def _of_kld(kld: F64) -> Iterator[str]:
     yield f"Minimum KLD: {ordered[0]:10.6f}"
 
 
-def _of_tokens(d: Divergence) -> Iterator[str]:
+def _list_tokens(d: Divergence) -> Iterator[str]:
     ordered, (f, df) = np.sort(d.p_diff), mean(d.p_diff)
     yield f"Mean    Δp: {100 * f:6.3f} ± {100 * df:5.3f} %"
     yield f"Maximum Δp: {100 * ordered[-1]:6.3f}%"
@@ -280,7 +280,7 @@ def _pm(value: float, error: float) -> str:
     return f"{value:10.6f} ± {error:10.6f}"
 
 
-def of_logits(logits: F32, expected: F32, targets: Sequence[int]) -> Divergence:
+def compare_logits(logits: F32, expected: F32, targets: Sequence[int]) -> Divergence:
     """Compare two models' logits [n, n_vocab] of the same tokens in float64, without a file."""
     ours, theirs = (x.astype(np.float64) for x in (logits, expected))
     high = theirs.max(axis=1, keepdims=True)

@@ -54,7 +54,7 @@ def run(command: Callable[[argparse.Namespace], int | None], args: argparse.Name
     logs.set_up(replace(how, log_file=""), flags)
     try:
         logs.set_up(how, flags)
-        with building.telling(display):
+        with building.send_progress(display):
             code = command(args) or EXIT_OK
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -19,7 +19,7 @@ from ggml_cpu.target import LANES
 
 PAIRS = 2 * WORDS  # values of a step
 AT_ONCE = 512  # values of a row converted to bf16 at a time: 32 KiB of a panel
-MANY = 48  # columns from which the conversion is cheaper than byte dot products
+MANY = 48  # minimum columns for which conversion is cheaper than byte dot products
 
 
 @fn
@@ -65,7 +65,7 @@ def _put_pairs(weight: Weight) -> Function:
     return weight.values(put, 2 * ROW)
 
 
-def _of_rows(weight: Weight) -> tuple[Function, Function]:
+def _unpack_rows(weight: Weight) -> tuple[Function, Function]:
     """Return `Weight.unpack` and `Weight.panel` for rows in place.
 
     `unpack` first packs panels of `weight` into spare bytes after the bf16 panel.
@@ -87,7 +87,7 @@ def _of_rows(weight: Weight) -> tuple[Function, Function]:
     return unpack, with_spare
 
 
-def _of_panels(weight: Weight) -> tuple[Function, Function]:
+def _unpack_panels(weight: Weight) -> tuple[Function, Function]:
     """Return `Weight.unpack` and `Weight.panel` for rows that are repacked into panels."""
     put_pairs = _put_pairs(weight)
 
@@ -104,7 +104,7 @@ def _of_panels(weight: Weight) -> tuple[Function, Function]:
 
 def in_pairs(weight: Weight, panels: bool = False) -> Weight:
     """Return the variant of a quantized type, in place or in panels, for MANY or more columns."""
-    unpack, panel = _of_panels(weight) if panels else _of_rows(weight)
+    unpack, panel = _unpack_panels(weight) if panels else _unpack_rows(weight)
     kind = weight.type
     assert AT_ONCE % (get_blocks(kind).blocks_per_group * kind.block_size) == 0
     return replace(

@@ -41,7 +41,7 @@ def unpack(src, stride, rows, n, dst):
 
 
 @fn
-def by_column(first, second):
+def split_columns(first, second):
     """Return two columns of four rows; `first` has rows 0, 1 of both, `second` has rows 2, 3."""
     x, y = v.as_i64(first), v.as_i64(second)
     return v.as_f32(v.zip_low(x, y)), v.as_f32(v.zip_high(x, y))
@@ -60,7 +60,7 @@ def tile(width: int) -> Function:
 
     @fn
     def put(to, more, first, second):
-        x, y = by_column(first, second)
+        x, y = split_columns(first, second)
         store_or_add(to, more, x)
         if not alone:
             store_or_add(to + ROW, more, y)
@@ -89,7 +89,7 @@ def tile(width: int) -> Function:
 
 
 def squares_weight(pairs: Weight) -> Weight:
-    """Return the BFMMLA variant of bf16; dot products with few columns are those of `pairs`."""
+    """Return the BFMMLA variant of bf16; `pairs` provides dot products of few columns."""
     columns = Activations("bf16_fours", STEP, STEP_BYTES, pack, 2)
     assert pairs.rows == ROWS
     return replace(

@@ -30,7 +30,7 @@ class Products(NamedTuple):
 
     add_words     add_words(width) -> add(words, columns, dots): add dot products of a panel block
     load_pairs    load_pairs(words, i): bytes of values 4 * i .. and bytes of values 16 + 4 * i ..
-    less          offset of these bytes: byte - less is the value
+    less          offset of the bytes: byte - less is the value
     start         (at, times): panel dot products start at `times` * i32 at offset `at` of a column
     load_scales   load_scales(scales): f32 scales of a panel block, see panels.py
     load_minima   load_minima(scales): its minima, or None

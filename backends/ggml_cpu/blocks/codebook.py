@@ -19,20 +19,20 @@ def build_load_bytes(points: npt.NDArray[np.int8], number: Function) -> Function
     table = points.tobytes()
 
     @fn
-    def of_eight(block, j):
+    def load_eights(block, j):
         x = v.i64x8(0)
         for i in range(8):
             x = v.set_lane(x, i, v.ld_i64(v.table(table) + 8 * number(block, j, i)))
         return v.as_i8(x)
 
     @fn
-    def of_four(block, j):
+    def load_fours(block, j):
         x = v.i32x16(0)
         for i in range(16):
             x = v.set_lane(x, i, v.ld_i32(v.table(table) + 4 * number(block, j, i)))
         return v.as_i8(x)
 
-    return of_eight if points.shape[1] == 8 else of_four
+    return load_eights if points.shape[1] == 8 else load_fours
 
 
 def build_load_signs(at: int) -> Function:
@@ -71,7 +71,7 @@ def signs_of_sevens(sevens):
 
 @fn
 def signs_of_words(words):
-    """Return 64 sign bits from two 32-bit words whose low 28 bits are four 7-bit fields."""
+    """Return 64 sign bits from two 32-bit words with four 7-bit fields in their low 28 bits."""
     pairs = (words & 0x00003FFF00003FFF) | (words & 0x0FFFC0000FFFC000) << 2
     return signs_of_sevens((pairs & 0x007F007F007F007F) | (pairs & 0x3F803F803F803F80) << 1)
 

@@ -33,19 +33,19 @@ def build_source_address(weight: Weight) -> Function:
     rows, block_size, type_size = weight.rows, weight.type.block_size, weight.type.type_size
 
     @fn
-    def in_rows(w, stride, k, i, element):
+    def row_source(w, stride, k, i, element):
         return w + i * rows * stride + element // block_size * type_size, stride
 
     if weight.of_panels is None:
-        return in_rows
+        return row_source
     panel, step, each = weight.of_panels.panel, weight.of_panels.step, rows // weight.of_panels.rows
 
     @fn
-    def in_panels(w, stride, k, i, element):
+    def panel_source(w, stride, k, i, element):
         size = panel((k + step - 1) // step)
         return w + i * each * size + panel(element // step), size
 
-    return in_panels
+    return panel_source
 
 
 def register_product(weight: Weight, gate: Function | None = None) -> Function:
@@ -54,8 +54,8 @@ def register_product(weight: Weight, gate: Function | None = None) -> Function:
     Args:
         weight: Weight type with AMX panels.
         gate: gate(unit, d, x, y, n) computes n outputs at d from the results x and the values y,
-            which are stored `beside` bytes after d. With a gate, the product takes two more
-            arguments, `unit` and `beside`; if `unit` is 0, results are stored unchanged.
+            which are stored `values_at` bytes after d. With a gate, the product takes two more
+            arguments, `unit` and `values_at`; if `unit` is 0, results are stored unchanged.
     """
     unpack, rows, step, k_block = weight.unpack, weight.rows, weight.step, weight.k_block
     source, block_bytes = build_source_address(weight), weight.activations.block_bytes
@@ -96,15 +96,17 @@ def register_product(weight: Weight, gate: Function | None = None) -> Function:
                 x += SUMS
 
     @routine
-    def apply(sums, m, first, last, c, end, out, stride, order, unit, beside):
+    def apply(sums, m, first, last, c, end, out, stride, order, unit, values_at):
         for column in range(c, end):
             to = column_address(out, column, stride, order)
             for i in range(first, last):
                 x, y = sums + (i - first) * SUMS + (column - c) * ROW, to + 4 * rows * i
-                gate(unit, y, x, y + beside, min(rows, m - i * rows))
+                gate(unit, y, x, y + values_at, min(rows, m - i * rows))
 
     @fn
-    def gated_product(w, w_stride, k, m, first, last, a, n, out, stride, order, sums, unit, beside):
+    def gated_product(
+        w, w_stride, k, m, first, last, a, n, out, stride, order, sums, unit, values_at
+    ):
         """Multiply panels first .. last of the matrix at w by n packed columns at a.
 
         Column c is stored at out + c * stride, or at out + order[c] * stride if `order` is not 0.
@@ -124,7 +126,7 @@ def register_product(weight: Weight, gate: Function | None = None) -> Function:
             if gate is None or unit == 0:
                 put(sums, m, first, last, c, end, out, stride, order)
             else:
-                apply(sums, m, first, last, c, end, out, stride, order, unit, beside)
+                apply(sums, m, first, last, c, end, out, stride, order, unit, values_at)
         amx.end()
 
     @fn

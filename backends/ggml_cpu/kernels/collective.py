@@ -1,4 +1,4 @@
-"""REDUCE: sum tensors and write the sum to all of them (all-reduce)."""
+"""REDUCE: sum tensors and write the sum to each (all-reduce)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def is_added(p, k):
     return v.data(p, k) != 0 and (v.op_i32(p, 4) >> (k - 1)) & 1 == 0
 
 
-def _of_type(name: str) -> Callable[[Tensor], str]:
+def _require_type(name: str) -> Callable[[Tensor], str]:
     def check(node: Tensor) -> str:
         return "" if node.type.name == name else f"needs {name} parts"
 
@@ -48,7 +48,7 @@ def _reduce(element: Element) -> None:
 
     vectors = map_vectors(step, end_of_parts)
 
-    @kernel("REDUCE", when=_of_type(element.name), name=f"reduce_{element.name}")
+    @kernel("REDUCE", when=_require_type(element.name), name=f"reduce_{element.name}")
     def reduce(p, ith, nth):
         vectors(p, ith, nth)
 
@@ -64,7 +64,7 @@ def _reduce_blocks(format: Format) -> None:
 
     @kernel(
         "REDUCE",
-        when=_of_type(name),
+        when=_require_type(name),
         scratch=lambda node, nth: (0, 2 * sum_bytes),
         name=f"reduce_{name}",
     )

@@ -1,4 +1,4 @@
-"""Quantization of group scales and minima to integer steps of an f16, and of levels with them."""
+"""Quantization of group scales and minima to integer steps of an f16, then of levels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ggml_cpu.quantize.symmetric import positive_scale
 
 
 @fn
-def in_steps(values, groups, most, steps):
+def store_steps(values, groups, most, steps):
     """Store non-negative values as steps 0 .. most and return the value of a step."""
     top = v.f32x16(0.0)
     for g in range(groups):
@@ -92,8 +92,8 @@ def with_scales_and_minima(
             )
             put(m + SCALES, g, scale)
             put(m + MINIMA, g, minimum)
-        d = in_steps(m + SCALES, groups, most, m + STEPS)
-        d_min = in_steps(m + MINIMA, groups, most, m + MINIMUM_STEPS)
+        d = store_steps(m + SCALES, groups, most, m + STEPS)
+        d_min = store_steps(m + MINIMA, groups, most, m + MINIMUM_STEPS)
         levels_again(m, groups, n, q_max, round_to_f16(d), round_to_f16(d_min))
         return d, d_min
 
@@ -116,13 +116,13 @@ def with_scales_and_minima(
 
 
 @fn
-def by_magnitude(w, x, n):
+def weigh_magnitude(w, x, n):
     for i in range(n):
         put(w, i, v.vabs(load_lanes(x, i)))
 
 
 @fn
-def by_magnitude_and_mean(w, x, n):
+def weigh_magnitude_and_mean(w, x, n):
     mean = v.vsqrt(sum_of_squares(x, n) / v.float32(n))
     for i in range(n):
         put(w, i, mean + v.vabs(load_lanes(x, i)))

@@ -6,7 +6,7 @@ from ggml_cpu.kernel import Function, fn
 from ggml_cpu.quantize.lanes import W, X, load_lanes, mul, put, sum_of_squares, weigh
 
 
-def by_squares(n: int, share: float, put_all: Function) -> tuple[Function, Function]:
+def build_square_pair(n: int, share: float, put_all: Function) -> tuple[Function, Function]:
     """Return (encode_plain, encode_weighted) for blocks of n values.
 
     put_all(m) quantizes blocks with the weights in W.
@@ -28,12 +28,13 @@ def by_squares(n: int, share: float, put_all: Function) -> tuple[Function, Funct
     return encode_plain, encode_weighted
 
 
-def by_steps(
+def build_search_pair(
     search_plain: Function, search_weighted: Function, share: float, put_all: Function
 ) -> tuple[Function, Function]:
     """Return (encode_plain, encode_weighted); both search, then put_all(m, d, d_min) stores.
 
-    `search_plain` and `search_weighted` store levels, scales and minima; `share`: see `by_squares`.
+    `search_plain` and `search_weighted` store levels, scales and minima. `share`: see
+    `build_square_pair`.
     """
 
     @fn

@@ -1,4 +1,4 @@
-"""f16 weights: small batches use f32 with activations rounded to f16, large ones 16-bit integers.
+"""f16 weights: 16-bit integers for large batches, f32 with activations rounded to f16 for others.
 
 CPUs without VNNI use f32 for all batches. On Zen 4 weights are repacked to integers at load; this
 has not been measured on other CPUs.
@@ -16,7 +16,7 @@ from ggml_cpu.blocks.floats import f32_weight
 from ggml_cpu.blocks.format import register
 from ggml_cpu.kernel import fn
 
-FEW = 16  # largest batch for which f32 is faster than converting the weights to integers
+FEW = 16  # largest batch that is faster with f32 than with weights converted to integers
 
 
 @fn

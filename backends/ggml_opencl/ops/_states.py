@@ -11,14 +11,14 @@ def small_state(index: int, what: str) -> str:
     return f"needs states of at most {LARGEST_STATE} per {what}; got {index}"
 
 
-def behind_outputs(node: Tensor, n_outputs: int, size: int, n_seqs: int, n_states: int) -> Tensor:
+def view_new_states(node: Tensor, n_outputs: int, size: int, n_seqs: int, n_states: int) -> Tensor:
     """Return the part of a result after its outputs, the states [size, n_seqs, n_states]."""
     t = Tensor(node.type, (size, n_seqs, n_states))
     t.buffer, t.offset = node.buffer, node.offset + n_outputs * node.type.type_size
     return t
 
 
-def in_rows(kept: Tensor, size: int, n_seqs: int, n_states: int) -> Tensor:
+def view_cache_rows(kept: Tensor, size: int, n_seqs: int, n_states: int) -> Tensor:
     """Return the cache rows that CPY copies states to, [size, n_seqs, n_states]."""
     shape = (size, n_seqs, n_states, 1)
     if kept.ne == shape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import all_conditions, all_typed
-from ggml_opencl.ops._states import LARGEST_STATE, behind_outputs, small_state, view_states
+from ggml_opencl.ops._states import LARGEST_STATE, small_state, view_new_states, view_states
 from ggml_opencl.table import WG, Launch, defines, table
 from ggml_py.ops.delta_net import REPEAT
 from ggml_py.tensor import Tensor
@@ -18,7 +18,7 @@ def small_heads(node: Tensor) -> str:
 def gated_delta_net(node: Tensor) -> list[Launch]:
     v, n_snapshots = node.source(2), int(node.param("n_snapshots"))
     size, n_head, _, n_seqs = v.ne
-    kept = behind_outputs(node, v.n_elements, size * size * n_head, n_seqs, n_snapshots)
+    kept = view_new_states(node, v.n_elements, size * size * n_head, n_seqs, n_snapshots)
     return store_gated_delta_net(node, kept)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import all_conditions, all_typed
-from ggml_opencl.ops._states import LARGEST_STATE, behind_outputs, small_state
+from ggml_opencl.ops._states import LARGEST_STATE, small_state, view_new_states
 from ggml_opencl.table import WG, Launch, defines, table
 from ggml_py.tensor import Tensor
 
@@ -23,7 +23,7 @@ def linear_attention(node: Tensor) -> list[Launch]:
     k, n_states = node.source(0), 1 + int(node.param("n_earlier"))
     n_seqs = node.sources()[-1].ne[1]
     size = k.ne[0] * k.ne[0] * k.ne[1]
-    return store_linear_attention(node, behind_outputs(node, k.n_elements, size, n_seqs, n_states))
+    return store_linear_attention(node, view_new_states(node, k.n_elements, size, n_seqs, n_states))
 
 
 def store_linear_attention(node: Tensor, kept: Tensor) -> list[Launch]:

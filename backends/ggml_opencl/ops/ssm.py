@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ggml_opencl.conditions import all_conditions, all_typed, needs_type
-from ggml_opencl.ops._states import LARGEST_STATE, behind_outputs, small_state
+from ggml_opencl.ops._states import LARGEST_STATE, small_state, view_new_states
 from ggml_opencl.table import WG, Launch, defines, items, table
 from ggml_py.tensor import Tensor
 
@@ -34,7 +34,7 @@ def scannable(node: Tensor) -> str:
 def ssm_scan(node: Tensor) -> list[Launch]:
     s, x, n_snapshots = node.source(0), node.source(1), int(node.param("n_snapshots"))
     size = s.ne[0] * s.ne[1] * s.ne[2]
-    return store_ssm_scan(node, behind_outputs(node, x.n_elements, size, x.ne[3], n_snapshots))
+    return store_ssm_scan(node, view_new_states(node, x.n_elements, size, x.ne[3], n_snapshots))
 
 
 def store_ssm_scan(node: Tensor, kept: Tensor) -> list[Launch]:

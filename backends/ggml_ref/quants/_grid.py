@@ -53,7 +53,7 @@ def split_signs(x: F32, even: bool) -> tuple[F32, U8]:
     return size, np.packbits(minus, axis=-1, bitorder="little")[..., 0]
 
 
-def in_pieces(quantize: Quantize) -> Quantize:
+def limit_memory(quantize: Quantize) -> Quantize:
     """Return `quantize` applied to BLOCKS blocks of 256 at a time, to limit memory."""
 
     @wraps(quantize)
@@ -64,7 +64,7 @@ def in_pieces(quantize: Quantize) -> Quantize:
     return quantize_pieces
 
 
-def over_group(x: F32) -> F32:
+def sum_group(x: F32) -> F32:
     """Return the sum of the values of each group, [..., points, length] -> [..., 1, 1]."""
     return block.ordered_sum(x.reshape(*x.shape[:-2], 1, -1))
 
@@ -78,13 +78,13 @@ def fit(codebook: Search, x: F32, ratios: tuple[float, ...] = RATIOS) -> tuple[F
     scale = gain = np.zeros_like(largest)
     for ratio in ratios:
         q = codebook.points[codebook.nearest(x * block.inverse(largest / np.float32(ratio)))]
-        xq, qq = over_group(x * q), over_group(q * q)
+        xq, qq = sum_group(x * q), sum_group(q * q)
         better = (xq > 0) & (xq * xq > gain * qq)
         scale, gain = np.where(better, xq / qq, scale), np.where(better, xq * xq / qq, gain)
     return scale, gain
 
 
-def in_steps(scale: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8, F32]:
+def round_scales(scale: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8, F32]:
     """Round scales [n_blocks, groups] to d / unit · (2·step + 1), with step < n.
 
     Returns d [n_blocks], the steps, and the rounded scales.
@@ -97,10 +97,10 @@ def in_steps(scale: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8
 
 
 def encode(name: str, x: F32, n: int, unit: int) -> tuple[npt.NDArray[np.float16], U8, Indices]:
-    """Return d, steps and indices of groups x [n_blocks, groups, points, length] (see in_steps)."""
+    """Return d, steps and indices of groups x [n_blocks, groups, points, length]."""
     codebook = search(name)
     scale, _ = fit(codebook, x)
-    d, step, scale = in_steps(scale[..., 0, 0], n, unit)
+    d, step, scale = round_scales(scale[..., 0, 0], n, unit)
     return d, step, codebook.nearest(x * block.inverse(scale)[..., None, None])
 
 

@@ -32,13 +32,13 @@ def dequantize(blocks: U8) -> F32:
     return (scale[..., None, None] * values.reshape(-1, 16, 2, 8)).reshape(-1, 256)
 
 
-@codebook.in_pieces
+@codebook.limit_memory
 def approximate(x: npt.NDArray[np.floating]) -> bytes:
     """Quantize with one codebook of 4096: the points with each of the two deltas."""
     points = nearest.Either(*map(nearest.shift_codebook, codebook.DELTA))
     x = block.groups(x, 256).reshape(-1, 16, 2, 8)
     scale, _ = codebook.fit(points, x, RATIOS)
-    d, step, scale = codebook.in_steps(scale[..., 0, 0], 8, 8)
+    d, step, scale = codebook.round_scales(scale[..., 0, 0], 8, 8)
     index = points.nearest(x * block.inverse(scale)[..., None, None]).reshape(-1, 32)
     out = np.empty(len(x), BLOCK)
     out["low"] = index & 255

@@ -28,7 +28,7 @@ def dequantize(blocks: U8) -> F32:
     return (scale[..., None] * values).reshape(-1, 256)
 
 
-@codebook.in_pieces
+@codebook.limit_memory
 def approximate(x: npt.NDArray[np.floating]) -> bytes:
     """Quantize with the delta's sign of smaller error at the group's scale."""
     x = block.groups(x, 256).reshape(-1, 8, 4, 8)
@@ -36,11 +36,11 @@ def approximate(x: npt.NDArray[np.floating]) -> bytes:
     (plus, gain), (minus, other) = (codebook.fit(grid, x, RATIOS) for grid in grids)
     out = np.empty(len(x), BLOCK)
     scale = np.where(other > gain, minus, plus)[..., 0, 0]
-    out["d"], step, scale = codebook.in_steps(scale, 8, 8)
+    out["d"], step, scale = codebook.round_scales(scale, 8, 8)
     scale = scale[..., None, None]
     both = [grid.nearest(x * block.inverse(scale)) for grid in grids]
     errors = [
-        codebook.over_group((x - scale * grid.points[index]) ** 2)[..., 0]
+        codebook.sum_group((x - scale * grid.points[index]) ** 2)[..., 0]
         for grid, index in zip(grids, both, strict=True)
     ]
     negative = errors[1] < errors[0]

@@ -30,7 +30,7 @@ def dequantize(blocks: U8) -> F32:
     return (x.reshape(-1, 8, 4, 8) * codebook.signs(b["signs"])).reshape(-1, 256)
 
 
-@codebook.in_pieces
+@codebook.limit_memory
 def approximate(x: npt.NDArray[np.floating]) -> bytes:
     size, sign = codebook.split_signs(block.groups(x, 256).reshape(-1, 16, 2, 8), even=False)
     out = np.empty(len(size), BLOCK)

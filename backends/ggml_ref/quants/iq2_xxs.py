@@ -24,7 +24,7 @@ def dequantize(blocks: U8) -> F32:
     return x.reshape(-1, 256)
 
 
-@codebook.in_pieces
+@codebook.limit_memory
 def approximate(x: npt.NDArray[np.floating]) -> bytes:
     size, sign = codebook.split_signs(block.groups(x, 256).reshape(-1, 8, 4, 8), even=True)
     out = np.empty(len(size), BLOCK)

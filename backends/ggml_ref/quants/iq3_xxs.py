@@ -22,7 +22,7 @@ def dequantize(blocks: U8) -> F32:
     return (x.reshape(sign.shape) * sign).reshape(-1, 256)
 
 
-@codebook.in_pieces
+@codebook.limit_memory
 def approximate(x: npt.NDArray[np.floating]) -> bytes:
     size, sign = codebook.split_signs(block.groups(x, 256).reshape(-1, 8, 4, 8), even=True)
     out = np.empty(len(size), BLOCK)

@@ -39,7 +39,7 @@ VALUES = (
 )
 
 
-def by_lines(asked: AnswerRequest) -> AnswerForm:
+def build_line_form(asked: AnswerRequest) -> AnswerForm:
     """Return a form with one tag per line.
 
     Models without reasoning may omit the tag around a call.
@@ -107,7 +107,7 @@ def _call(name: str, tool: form.Tool) -> Expression:
 PARAMETER, DATA = "</param>", "<![CDATA["
 
 
-def in_attributes(asked: AnswerRequest) -> AnswerForm:
+def build_attribute_form(asked: AnswerRequest) -> AnswerForm:
     """Return a form with names as attributes and optional CDATA texts."""
     thoughts: Expression = NOTHING
     if asked.reasoning:

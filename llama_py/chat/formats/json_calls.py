@@ -76,7 +76,7 @@ def json_calls(
 
 def json_call(name: str, tool: Tool, keys: CallKeys, wrapper: bool = False) -> Expression:
     """Return the expression of one call as a JSON object."""
-    how = _by_name if keys.by_name else _nested if "." in keys.name else _flat
+    how = _build_named_call if keys.by_name else _build_nested_call if "." in keys.name else _flat
     return call(how(name, tool, keys, wrapper))
 
 
@@ -103,7 +103,7 @@ def _flat(name: str, tool: Tool, keys: CallKeys, wrapper: bool) -> Expression:
     return seq(opened("{"), SPACE, kind, inner, SPACE, closed("}"))
 
 
-def _nested(name: str, tool: Tool, keys: CallKeys, wrapper: bool) -> Expression:
+def _build_nested_call(name: str, tool: Tool, keys: CallKeys, wrapper: bool) -> Expression:
     outer, _, name_key = keys.name.partition(".")
     arguments_key = keys.arguments.rpartition(".")[2]
     inner = seq(
@@ -125,7 +125,7 @@ def _nested(name: str, tool: Tool, keys: CallKeys, wrapper: bool) -> Expression:
     return seq(opened("{"), SPACE, ids, member(outer, inner), SPACE, closed("}"))
 
 
-def _by_name(name: str, tool: Tool, keys: CallKeys, wrapper: bool) -> Expression:
+def _build_named_call(name: str, tool: Tool, keys: CallKeys, wrapper: bool) -> Expression:
     ids = [
         optional(seq(_id(key, numbers), SPACE, optional("," + SPACE)))
         for key, numbers in ((keys.id, False), (keys.made_id, True))

@@ -48,8 +48,8 @@ FAMILIES: tuple[Family, ...] = (
     Family(("<|channel|>",), channels.build_form),
     Family(("<atem:function_calls>", "<|eom|>"), recipients.build_recipients_form),
     Family((">>>all", ">>>${recipient}"), recipients.arrows),
-    Family(("<|tool_calls_section_begin|>", "<|tool_call_begin|>"), sections.by_id),
-    Family(("<|open|>", "<|close|>", "<|end_of_msg|>"), sections.nested),
+    Family(("<|tool_calls_section_begin|>", "<|tool_call_begin|>"), sections.build_id_form),
+    Family(("<|open|>", "<|close|>", "<|end_of_msg|>"), sections.build_nested_form),
     Family(("<|ifm|im_start|>", "<ifm|tool_calls>"), ifm_tags.build_form),
     Family(("<role>ASSISTANT</role>", "<arg_key>"), arg_keys.build_form),
     Family(("<|START_TEXT|>", "<|START_ACTION|>"), texts.build_form),
@@ -61,9 +61,9 @@ FAMILIES: tuple[Family, ...] = (
     Family(("dsml_token", "DSML", "tool_calls"), invokes.build_form),
     Family(("'<|tool_call>call:'",), braces.build_form),
     Family(("Tool usage guidelines:", '<function name="', '<param name="'),
-           functions.in_attributes),
+           functions.build_attribute_form),
     Family(("[source_lang_code]", "[target_lang_code]"), translation.build_form),
-    Family(("<tool_call>", "<function=", "<parameter="), functions.by_lines,
+    Family(("<tool_call>", "<function=", "<parameter="), functions.build_line_form,
            ("'<tool_call><function=' ~ tool_call.name ~ '>'",)),
 )  # fmt: skip
 

@@ -29,7 +29,7 @@ CALL, ARGUMENTS, CALLED = "<|tool_call_begin|>", "<|tool_call_argument_begin|>",
 TURN = "<|im_assistant|>assistant<|im_middle|>"
 
 
-def by_id(asked: AnswerRequest) -> AnswerForm:
+def build_id_form(asked: AnswerRequest) -> AnswerForm:
     """Return a form of `functions.NAME:0` with arguments. A call may be in unclosed reasoning."""
     thoughts: Expression = NOTHING
     if asked.reasoning:
@@ -83,7 +83,7 @@ def _end_mark(name: str) -> str:
 MESSAGE = _begin_mark('message role="assistant"')
 
 
-def nested(asked: AnswerRequest) -> AnswerForm:
+def build_nested_form(asked: AnswerRequest) -> AnswerForm:
     """Return a form of `<|open|>call tool="NAME" ...<|sep|>`, with a tag per argument."""
     think, thought, response = _begin_mark("think"), _end_mark("think"), _begin_mark("response")
     tools_begin, tools_end, end = _begin_mark("tools"), _end_mark("tools"), _end_mark("message")

@@ -27,10 +27,10 @@ class KimiHParams(LatentHParams):
 
     def load(self, keys: Keys) -> None:
         super().load(keys)
-        self._of_heads(self.n_head_first)
+        self._set_heads(self.n_head_first)
         self.l2_eps = self.delta_net_eps()
 
-    def _of_heads(self, n: int) -> None:
+    def _set_heads(self, n: int) -> None:
         """Set the sizes of a delta net with n heads."""
         self.n_head_kda, n_inner = n, n * self.n_embd_head_kda
         self.n_embd_r = 3 * (self.ssm_d_conv - 1) * n_inner
@@ -39,7 +39,7 @@ class KimiHParams(LatentHParams):
     def shared(self, share: Shard) -> Self:
         hp = super().shared(share)
         for il in filter(self.is_recr, range(self.n_layer)):
-            hp._of_heads(
+            hp._set_heads(
                 share.count_own(self.n_head_kda, self.n_embd_head_kda, "attn_output", il=il)
             )
         return hp

@@ -40,7 +40,7 @@ class SAEConfig:
     def __post_init__(self) -> None:
         if self.normalize_activations not in NORMALIZATIONS:
             raise ModelError(
-                f"normalize_activations must be one of {', '.join(NORMALIZATIONS)}, got "
+                f"normalize_activations must be {' or '.join(NORMALIZATIONS)}, got "
                 f"{self.normalize_activations!r}"
             )
         if self.architecture == "topk" and not 0 < self.k <= self.d_sae:

@@ -47,9 +47,9 @@ def read(path: str | Path) -> tuple[dict[str, Any], Arrays]:
     beside = file.with_name(CONFIG)
     cfg = json.loads(beside.read_text("utf-8")) if beside.is_file() else {}
     if file.suffix == ".npz" and not cfg:
-        cfg = _of_scope(file)
+        cfg = _read_scope(file)
     if "num_latents" in cfg or "expansion_factor" in cfg:
-        cfg = _of_sparsify(cfg, file)
+        cfg = _read_sparsify(cfg, file)
     return cfg, arrays
 
 
@@ -88,7 +88,7 @@ def _read_npz(file: Path) -> Arrays:
         raise ModelError(f"{file}: not an npz file of arrays: {e}") from None
 
 
-def _of_scope(file: Path) -> dict[str, Any]:
+def _read_scope(file: Path) -> dict[str, Any]:
     """Derive a configuration for Gemma Scope, which has no such file, from path and repository."""
     cfg: dict[str, Any] = {"architecture": "jumprelu", "apply_b_dec_to_input": False}
     layer = re.search(r"layer_(\d+)", str(file))
@@ -98,7 +98,7 @@ def _of_scope(file: Path) -> dict[str, Any]:
     return cfg
 
 
-def _of_sparsify(cfg: Mapping[str, Any], file: Path) -> dict[str, Any]:
+def _read_sparsify(cfg: Mapping[str, Any], file: Path) -> dict[str, Any]:
     """Return the configuration of a folder `layers.5`, which uses that layer's result."""
     layer = re.search(r"layers\.(\d+)$", file.parent.name)
     found = {"architecture": "topk", "k": cfg.get("k", 0)}

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from llama_py_server.stream.writers.anthropic import complete_part
-from llama_py_server.stream.writers.probabilities import probabilities, without_end
+from llama_py_server.stream.writers.probabilities import drop_end_token, probabilities
 from llama_py_server.wire.sse import LINES, Frame
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class OllamaWriter:
 
     def _logprobs(self, reply: Reply, chosen: Sequence[ChosenToken]) -> list[Record]:
         tokenizer = self.state.tokenizer
-        found = probabilities(tokenizer, without_end(tokenizer, chosen), False)
+        found = probabilities(tokenizer, drop_end_token(tokenizer, chosen), False)
         return [
             _probability(one) | {"top_logprobs": [_probability(top) for top in one["top_logprobs"]]}
             for one in found

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from llama_py_server.stream.writers.native import reply_body
 from llama_py_server.stream.writers.probabilities import (
     CompletionLogprobs,
+    drop_end_token,
     probabilities,
     score_prompt,
-    without_end,
 )
 from llama_py_server.stream.writers.progress import timings, with_progress
 from llama_py_server.wire.ids import new_id
@@ -60,7 +60,7 @@ class OpenAIWriter(ABC):
 
     def logprobs(self, reply: Reply, chosen: Sequence[ChosenToken]) -> Any:
         """Return the tokens of the text without the end token, or null, like OpenAI."""
-        shown = without_end(self.state.tokenizer, chosen)
+        shown = drop_end_token(self.state.tokenizer, chosen)
         if not shown:
             return None
         after = reply.request.post_sampling_probs
@@ -122,7 +122,7 @@ class CompletionWriter(OpenAIWriter):
         if reply.request.params.logprobs is None:
             return text, []
         found = score_prompt(t, reply)
-        self._completed[reply.index] = CompletionLogprobs.of_prompt(t, text, found)
+        self._completed[reply.index] = CompletionLogprobs.for_prompt(t, text, found)
         return text, found
 
     def choice(self, reply: Reply) -> dict[str, Any]:

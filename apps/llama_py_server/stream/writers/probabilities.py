@@ -38,7 +38,7 @@ def _write_probability(
     return {"id": id, "token": _escape_bytes(piece), "bytes": list(piece), name: _finite(value)}
 
 
-def without_end(tokenizer: Tokenizer, chosen: Sequence[ChosenToken]) -> list[ChosenToken]:
+def drop_end_token(tokenizer: Tokenizer, chosen: Sequence[ChosenToken]) -> list[ChosenToken]:
     """Drop the end token, which is not part of the text."""
     return [one for one in chosen if not tokenizer.is_eog(one.token)]
 
@@ -63,7 +63,7 @@ class CompletionLogprobs:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @classmethod
-    def of_prompt(
+    def for_prompt(
         cls, tokenizer: Tokenizer, text: str, tokens: Sequence[ChosenToken]
     ) -> CompletionLogprobs:
         """Create the lists of a prompt; tokens before its text (BOS) have offset 0."""

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from llama_py_server.stream.writers.probabilities import probabilities, without_end
+from llama_py_server.stream.writers.probabilities import drop_end_token, probabilities
 from llama_py_server.stream.writers.progress import timings, with_progress
 from llama_py_server.wire.ids import new_id
 from llama_py_server.wire.sse import EVENTS, Frame
@@ -119,7 +119,7 @@ class ResponsesWriter:
     def _logprobs(self, reply: Reply, chosen: Sequence[ChosenToken]) -> list[Item]:
         after = reply.request.post_sampling_probs
         t = self.state.tokenizer
-        return probabilities(t, without_end(t, chosen), after)
+        return probabilities(t, drop_end_token(t, chosen), after)
 
     def _thoughts(self, content: list[Item], status: str = "in_progress") -> Item:
         return {

@@ -15,7 +15,7 @@ from llama_py_tools.graph.diff.found import ALONG, RunComparison, SharedNode
 from llama_py_tools.graph.diff.graphs import value
 from llama_py_tools.graph.diff.numbers import is_whole
 from llama_py_tools.graph.diff.run import Key
-from llama_py_tools.graph.diff.weights import by_kind, by_weight
+from llama_py_tools.graph.diff.weights import group_weight_errors, sort_weight_errors
 
 JUDGE = "ref"
 WIDTH = 100
@@ -42,7 +42,7 @@ def lines(found: RunComparison, verdicts: Mapping[Key, Verdict], top: int) -> It
         )
     yield ""
     yield from _layers(found)
-    if weights := by_weight(found):
+    if weights := sort_weight_errors(found):
         yield ""
         yield from _weights(found, weights, top)
     if told := list(_logits(found)):
@@ -229,7 +229,7 @@ def _weights(
     found: RunComparison, weights: Sequence[tuple[str, str, SharedNode]], top: int
 ) -> Iterator[str]:
     """Yield lines on the errors by different weights."""
-    kinds = by_kind(weights)
+    kinds = group_weight_errors(weights)
     width = max(len(kind) for kind, *_ in kinds)
     yield "by type of weight: NMSE of its nodes, given the same inputs"
     for kind, types, n, mean, most in kinds:
@@ -246,7 +246,7 @@ def _weights(
 def _logits(found: RunComparison) -> Iterator[str]:
     import numpy as np
 
-    from llama_py_tools.measure.kl_divergence import of_logits
+    from llama_py_tools.measure.kl_divergence import compare_logits
 
     a, b = found.ours.logits, found.theirs.logits
     if not a or not b or any(not x.size or x.shape != y.shape for x, y in zip(a, b, strict=False)):
@@ -257,7 +257,7 @@ def _logits(found: RunComparison) -> Iterator[str]:
     if not finite:
         yield f"{told}, not all are finite"
         return
-    d = of_logits(ours, theirs, list(theirs.argmax(axis=1)))
+    d = compare_logits(ours, theirs, list(theirs.argmax(axis=1)))
     kld = np.maximum(d.kld, 0.0)  # negative values are rounding errors
     told_kld, same = f"mean {kld.mean():.2e}, largest {kld.max():.2e}", d.same_top.mean()
     yield f"{told}, KL divergence {told_kld}; same most likely token {same:.1%}"

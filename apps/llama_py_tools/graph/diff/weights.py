@@ -11,7 +11,7 @@ SAME = 1e-9  # maximum NMSE of nodes with equal weights
 Hurt = tuple[str, str, SharedNode]  # weight, types, a node that reads it
 
 
-def by_weight(found: RunComparison) -> list[Hurt]:
+def sort_weight_errors(found: RunComparison) -> list[Hurt]:
     """Return errors of nodes by the weights that differ in the other run, the largest first."""
     hurt: list[Hurt] = []
     for n in found.nodes if found.other_weights else ():
@@ -24,7 +24,7 @@ def by_weight(found: RunComparison) -> list[Hurt]:
     return sorted(hurt, key=lambda h: -h[2].made.nmse if h[2].made else 0.0)
 
 
-def by_kind(hurt: Sequence[Hurt]) -> list[tuple[str, str, int, float, float]]:
+def group_weight_errors(hurt: Sequence[Hurt]) -> list[tuple[str, str, int, float, float]]:
     """Return name without layer, types, count, mean and largest error; the largest mean first."""
     kinds: dict[tuple[str, str], list[float]] = {}
     for name, types, node in hurt:

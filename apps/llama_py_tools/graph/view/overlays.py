@@ -42,8 +42,8 @@ def put(graphs: Sequence[GraphRecord], records: Sequence[Record], path: str) -> 
             n_found += 1
     if not n_found:
         raise GGMLError(
-            f"{path}: none of its {len(lines)} lines with an overlay matches a node of these "
-            "graphs; create it with the same model and tokens"
+            f"{path}: the {len(lines)} lines with an overlay match no node of these graphs; "
+            "create it with the same model and tokens"
         )
 
 

@@ -58,12 +58,12 @@ def embed_json(data: Data) -> str:
 
 def script() -> str:
     """Return the page's script: the library, and all modules as one function."""
-    modules = "\n".join(_without_imports(_read(name)) for name in MODULES)
+    modules = "\n".join(_strip_imports(_read(name)) for name in MODULES)
     library = f"/*! dagre\n\n{_read(LICENCE)}*/\n{_read(LIBRARY)}"
     return f'{library}(() => {{\n"use strict";\n{modules}}})();\n'
 
 
-def _without_imports(text: str) -> str:
+def _strip_imports(text: str) -> str:
     text = re.sub(r"^import [^;]*;\n", "", text, flags=re.M)
     return re.sub(r"^export ", "", text, flags=re.M)
 

@@ -13,7 +13,7 @@ from ggml_cpu.blocks.integers16 import TINY
 from ggml_cpu.kernel import Function, fn
 from ggml_cpu.kernels.attention._parts import K_KIND, KEYS, V_KIND, K, V, kv_address
 from ggml_cpu.kernels.attention._sources import WORD, Source
-from ggml_cpu.kernels.attention._tile_weights import joining
+from ggml_cpu.kernels.attention._tile_weights import build_join
 from ggml_cpu.kernels.attention.flash_tiles import prefetch_keys
 from ggml_cpu.target import AMX, LANES
 
@@ -74,7 +74,7 @@ def farther(x, y):
     return v.as_f32(v.vmax(v.as_i32(x), v.as_i32(y)))
 
 
-largest = joining(farther, LANES)
+largest = build_join(farther, LANES)
 
 
 def loading(source: Source) -> Function:

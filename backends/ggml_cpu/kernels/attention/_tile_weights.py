@@ -33,7 +33,7 @@ SPARE = 3 * TILE * WORD  # scratch bytes of `weigh_tile`
 MOST_SUM = 262000.0  # maximum sum of a row's integer weights, without rounding errors
 
 
-def starting(rows: int) -> Function:
+def build_start_tile(rows: int) -> Function:
     """Return start_tile(p, pair, first, count, states) for tiles of `rows` rows."""
 
     @fn
@@ -51,7 +51,7 @@ def starting(rows: int) -> Function:
     return start_tile
 
 
-def seeing(rows: int) -> Function:
+def build_keys_seen(rows: int) -> Function:
     """Return keys_seen(states, key, n) for tiles of `rows` rows."""
 
     @fn
@@ -72,10 +72,10 @@ def seeing(rows: int) -> Function:
     return keys_seen
 
 
-start_tile, keys_seen = starting(TILE), seeing(TILE)
+start_tile, keys_seen = build_start_tile(TILE), build_keys_seen(TILE)
 
 
-def finishing(lane_address: Function, sums_address: Function, step: int) -> Function:
+def build_finish(lane_address: Function, sums_address: Function, step: int) -> Function:
     """Return finish(p, local, pair, first, n_rows, part, parts), which stores the rows of a unit.
 
     Args:
@@ -97,7 +97,7 @@ def finishing(lane_address: Function, sums_address: Function, step: int) -> Func
     return finish
 
 
-def joining(join: Function, rows: int) -> Function:
+def build_join(join: Function, rows: int) -> Function:
     """Return across(at): reduce each of `rows` vectors at `at` to one lane with `join`."""
 
     def level(width: int) -> Function:
@@ -137,7 +137,7 @@ def plus(x, y):
     return y + x
 
 
-maxima, sums = joining(larger, TILE), joining(plus, TILE)
+maxima, sums = build_join(larger, TILE), build_join(plus, TILE)
 
 
 @fn

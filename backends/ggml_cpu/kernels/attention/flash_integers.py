@@ -44,7 +44,7 @@ from ggml_cpu.kernels.attention._tile_weights import (
     SCALES,
     SPARE,
     STATES,
-    finishing,
+    build_finish,
     keys_seen,
     start_tile,
     weigh_tile,
@@ -242,7 +242,7 @@ def _unit(source: Source) -> Function:
         build_unit(source),
         spoilt_among(sums_address),
     )
-    finish = finishing(lane_address, sums_address, SUMS)
+    finish = build_finish(lane_address, sums_address, SUMS)
 
     @fn
     def run_keys(p, local, pair, first, n_rows, begin, end):

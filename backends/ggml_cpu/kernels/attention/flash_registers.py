@@ -51,13 +51,13 @@ from ggml_cpu.kernels.attention._tile_weights import (
     SLOPES,
     STATES,
     TOTALS,
-    finishing,
-    joining,
+    build_finish,
+    build_join,
+    build_keys_seen,
+    build_start_tile,
     larger,
     plus,
     raise_tops,
-    seeing,
-    starting,
 )
 from ggml_cpu.kernels.attention.flash_integers import MIN_KEYS
 from ggml_cpu.kernels.attention.flash_tiles import (
@@ -80,8 +80,8 @@ COLUMNS = 2 * LANES  # columns of values multiplied at a time
 SCORES = 4 * KEYS  # bytes of a row of scores
 CROSS = TILE * SCORES  # bytes from high * high products to the cross products (high * low)
 
-start_rows, keys_seen = starting(ROWS), seeing(ROWS)
-maxima, totals = joining(larger, ROWS), joining(plus, ROWS)
+start_rows, keys_seen = build_start_tile(ROWS), build_keys_seen(ROWS)
+maxima, totals = build_join(larger, ROWS), build_join(plus, ROWS)
 
 
 @fn
@@ -380,7 +380,7 @@ def _unit(source: Source) -> Function:
     load_keys, in_f32 = loading(source), build_unit(source)
     any_spoilt, finish = (
         spoilt_among(sums_address, WORD),
-        finishing(lane_address, sums_address, WORD),
+        build_finish(lane_address, sums_address, WORD),
     )
 
     @fn

@@ -1,8 +1,7 @@
 """Matmul fused with a GLU: the product is the gate, and the unit is applied to a tile's results.
 
-The gates are in a thread's local scratch and never in a tensor, which saves one of the largest
-tensors of the graph. Op param UNIT is the number of the unit in kernels/glu.py:OF_PRODUCTS; 0: the
-product is the result.
+The gates are in a thread's local scratch, which saves a large tensor. Op param UNIT is the number
+of the unit in kernels/glu.py:OF_PRODUCTS; 0: the product is the result.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from ggml_cpu.kernels._products import SUM_BYTES, column_address, get_shape
 from ggml_cpu.kernels.glu import gate_rows
 from ggml_cpu.target import TILE
 
-UNIT = 15  # index of an op param (i32); the matmul ops use the first ones
+UNIT = 15  # index of an op param (i32); matmul ops use lower indices
 
 
 def build_gate_params(value: int) -> Function:
@@ -41,7 +40,7 @@ def gated_product(weight: Weight, product: Function) -> Function:
 
     @fn
     def multiply_and_gate(
-        w, w_stride, k, m, first, last, a, n, out, stride, order, local, unit, beside
+        w, w_stride, k, m, first, last, a, n, out, stride, order, local, unit, values_at
     ):
         gates, apart, n_rows = local + SUM_BYTES, 4 * rows * (last - first), min(m, last * rows)
         at_once, to, step, names = n, out, stride, order
@@ -54,7 +53,7 @@ def gated_product(weight: Weight, product: Function) -> Function:
             if unit != 0:
                 for t in range(count):
                     y = column_address(out, c + t, stride, order) + 4 * rows * first
-                    gate_rows(unit, y, gates + t * apart, y + beside, n_rows - rows * first)
+                    gate_rows(unit, y, gates + t * apart, y + values_at, n_rows - rows * first)
             c += count
 
     return multiply_and_gate

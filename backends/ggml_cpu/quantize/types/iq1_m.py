@@ -44,7 +44,7 @@ from ggml_cpu.quantize.ternary import (
     split_code,
     update_best,
 )
-from ggml_cpu.quantize.ways import by_squares
+from ggml_cpu.quantize.ways import build_square_pair
 
 
 @fn
@@ -167,4 +167,4 @@ def put_all(m):
         put_bytes(m, 48 + 2 * four, 2, v.select(some, word, v.i32x16(0)))
 
 
-register("iq1_m", *by_squares(256, 2.0, put_all), tables=find_tables("iq1", 3))
+register("iq1_m", *build_square_pair(256, 2.0, put_all), tables=find_tables("iq1", 3))

@@ -19,7 +19,7 @@ from ggml_cpu.quantize.gridded import (
 from ggml_cpu.quantize.lanes import put_byte
 from ggml_cpu.quantize.points import fitter, load_codes
 from ggml_cpu.quantize.tables import find_tables
-from ggml_cpu.quantize.ways import by_squares
+from ggml_cpu.quantize.ways import build_square_pair
 
 group = build_group(32, 0.0, False, of_largest(15.0), fitter(32, 4, 8, 9, 0.2, False, True))
 
@@ -40,4 +40,4 @@ def put_all(m):
         put_byte(m, 106 + g, round_step(m, 2 * g, factor) | (round_step(m, 2 * g + 1, factor) << 4))
 
 
-register("iq3_s", *by_squares(256, 2.0, put_all), tables=find_tables("iq3_s", 3))
+register("iq3_s", *build_square_pair(256, 2.0, put_all), tables=find_tables("iq3_s", 3))

@@ -19,7 +19,7 @@ from ggml_cpu.quantize.gridded import (
 from ggml_cpu.quantize.lanes import STEPS, put, put_byte, put_bytes
 from ggml_cpu.quantize.points import fitter, load_codes
 from ggml_cpu.quantize.tables import find_tables
-from ggml_cpu.quantize.ways import by_squares
+from ggml_cpu.quantize.ways import build_square_pair
 
 group = build_group(32, 1e-8, True, of_largest(15.0), fitter(32, 4, 8, 15, 0.2, True, False))
 
@@ -38,4 +38,4 @@ def put_all(m):
         put_bytes(m, 66 + 4 * g, 4, load_codes(m + STEPS, g) | (round_step(m, g, factor) << 28))
 
 
-register("iq3_xxs", *by_squares(256, 2.0, put_all), tables=find_tables("iq3_xxs", 2))
+register("iq3_xxs", *build_square_pair(256, 2.0, put_all), tables=find_tables("iq3_xxs", 2))

@@ -7,7 +7,7 @@ from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.lanes import LEVELS, W, X, put_half
 from ggml_cpu.quantize.steps import put_nibbles
 from ggml_cpu.quantize.uneven import find_scale, put_levels
-from ggml_cpu.quantize.ways import by_squares
+from ggml_cpu.quantize.ways import build_square_pair
 
 
 @fn
@@ -18,4 +18,4 @@ def put_all(m):
     put_nibbles(m, 2, 16, m + LEVELS)
 
 
-register("iq4_nl", *by_squares(32, 2.0, put_all))
+register("iq4_nl", *build_square_pair(32, 2.0, put_all))

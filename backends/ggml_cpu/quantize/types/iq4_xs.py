@@ -28,7 +28,7 @@ from ggml_cpu.quantize.lanes import (
 )
 from ggml_cpu.quantize.steps import put_nibbles
 from ggml_cpu.quantize.uneven import find_scale, put_levels
-from ggml_cpu.quantize.ways import by_squares
+from ggml_cpu.quantize.ways import build_square_pair
 
 
 @fn
@@ -54,4 +54,4 @@ def put_all(m):
         put_byte(m, 4 + g, low | (high << 4))
 
 
-register("iq4_xs", *by_squares(256, 2.0, put_all))
+register("iq4_xs", *build_square_pair(256, 2.0, put_all))

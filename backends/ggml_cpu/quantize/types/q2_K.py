@@ -8,10 +8,15 @@ from __future__ import annotations
 from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.lanes import MINIMUM_STEPS, STEPS, load_integers, put_byte
-from ggml_cpu.quantize.steps import by_magnitude, put_factors, put_quarters, with_scales_and_minima
-from ggml_cpu.quantize.ways import by_steps
+from ggml_cpu.quantize.steps import (
+    put_factors,
+    put_quarters,
+    weigh_magnitude,
+    with_scales_and_minima,
+)
+from ggml_cpu.quantize.ways import build_search_pair
 
-searches = with_scales_and_minima(16, 3.0, 15.0, by_magnitude, (-0.5, 0.1, 15, True))
+searches = with_scales_and_minima(16, 3.0, 15.0, weigh_magnitude, (-0.5, 0.1, 15, True))
 
 
 @fn
@@ -22,4 +27,4 @@ def put_all(m, d, d_min):
     put_factors(m, 80, d, d_min)
 
 
-register("q2_K", *by_steps(*searches, 1.0, put_all))
+register("q2_K", *build_search_pair(*searches, 1.0, put_all))

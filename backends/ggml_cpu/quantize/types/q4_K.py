@@ -9,15 +9,15 @@ from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.lanes import LEVELS, VECTOR
 from ggml_cpu.quantize.steps import (
-    by_magnitude_and_mean,
     put_factors,
     put_nibbles,
     put_six_bits,
+    weigh_magnitude_and_mean,
     with_scales_and_minima,
 )
-from ggml_cpu.quantize.ways import by_steps
+from ggml_cpu.quantize.ways import build_search_pair
 
-searches = with_scales_and_minima(8, 15.0, 63.0, by_magnitude_and_mean, (-1.0, 0.1, 20, False))
+searches = with_scales_and_minima(8, 15.0, 63.0, weigh_magnitude_and_mean, (-1.0, 0.1, 20, False))
 
 
 @fn
@@ -28,4 +28,4 @@ def put_all(m, d, d_min):
         put_nibbles(m, 16 + 32 * i, 32, m + LEVELS + 64 * VECTOR * i)
 
 
-register("q4_K", *by_steps(*searches, 2.0, put_all))
+register("q4_K", *build_search_pair(*searches, 2.0, put_all))

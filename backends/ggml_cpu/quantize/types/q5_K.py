@@ -10,15 +10,15 @@ from ggml_cpu.kernel import fn
 from ggml_cpu.quantize.format import register
 from ggml_cpu.quantize.lanes import LEVELS, VECTOR, load_integers, put_byte
 from ggml_cpu.quantize.steps import (
-    by_magnitude_and_mean,
     put_factors,
     put_nibbles,
     put_six_bits,
+    weigh_magnitude_and_mean,
     with_scales_and_minima,
 )
-from ggml_cpu.quantize.ways import by_steps
+from ggml_cpu.quantize.ways import build_search_pair
 
-searches = with_scales_and_minima(8, 31.0, 63.0, by_magnitude_and_mean, (-0.5, 0.1, 15, False))
+searches = with_scales_and_minima(8, 31.0, 63.0, weigh_magnitude_and_mean, (-0.5, 0.1, 15, False))
 
 
 @fn
@@ -34,4 +34,4 @@ def put_all(m, d, d_min):
         put_nibbles(m, 48 + 32 * i, 32, m + LEVELS + 64 * VECTOR * i)
 
 
-register("q5_K", *by_steps(*searches, 2.0, put_all))
+register("q5_K", *build_search_pair(*searches, 2.0, put_all))

@@ -23,11 +23,11 @@ class Around(NamedTuple):
 
 def around_thoughts(trials: Trials) -> Around:
     """Find the delimiters around reasoning: in responses, then in prompts for responses."""
-    found = _in_prompts(trials, _in_answers(trials))
-    return _before_calls(trials, found) if trials.caps.tool_calls else found
+    found = _find_in_prompts(trials, _find_in_responses(trials))
+    return _find_before_calls(trials, found) if trials.caps.tool_calls else found
 
 
-def _in_answers(trials: Trials) -> Around:
+def _find_in_responses(trials: Trials) -> Around:
     both = trials.answers(content_message(), content_message(SAID, THOUGHT), tools=False)
     if both is None or THOUGHT not in both.diff.right:
         return Around()
@@ -35,7 +35,7 @@ def _in_answers(trials: Trials) -> Around:
     return Around(wrapped[1], wrapped[2]) if wrapped else Around("", _end(both.b))
 
 
-def _in_prompts(trials: Trials, found: Around) -> Around:
+def _find_in_prompts(trials: Trials, found: Around) -> Around:
     """Return delimiters at the ends of two prompts, with and without enabled reasoning."""
     both = trials.compare_prompts()
     if both is None:
@@ -48,7 +48,7 @@ def _in_prompts(trials: Trials, found: Around) -> Around:
     if left and not right:
         closes = not found.end and both.a.endswith(left)
         return _find_closed_marks(both.a, without, found) if closes else found
-    return _behind_anchor(both.a, both.b, found) if left and right else found
+    return _find_after_anchor(both.a, both.b, found) if left and right else found
 
 
 def _find_closed_marks(prompt: str, end: str, found: Around) -> Around:
@@ -58,7 +58,7 @@ def _find_closed_marks(prompt: str, end: str, found: Around) -> Around:
     return Around(parts[-2].text if begins else found.start, end)
 
 
-def _behind_anchor(a: str, b: str, found: Around) -> Around:
+def _find_after_anchor(a: str, b: str, found: Around) -> Around:
     """Return delimiters if one prompt has exactly two more, after the end of the other prompt."""
     for shorter, longer in ((b, a), (a, b)):
         end = shorter[-ANCHOR:]
@@ -69,7 +69,7 @@ def _behind_anchor(a: str, b: str, found: Around) -> Around:
     return found
 
 
-def _before_calls(trials: Trials, found: Around) -> Around:
+def _find_before_calls(trials: Trials, found: Around) -> Around:
     """Find the delimiters of a template that writes reasoning only before tool calls."""
     both = trials.answers(content_message(SAID, THOUGHT), content_message(None, THOUGHT, FIRST))
     if both is None or THOUGHT in both.a or THOUGHT not in both.b:
