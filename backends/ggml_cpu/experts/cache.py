@@ -28,7 +28,6 @@ POLICY = "least-stale"
 WINDOW = 256  # recent layers
 LEAST = 64  # the cache shrinks if less memory than its 1/LEAST is available
 MEMORY_SECONDS = 0.2  # between checks of the available memory
-LAYERS_AHEAD = 3  # more layers even out reads that are slower than the computation
 RARE = 0.004  # share of missing experts below which forecasts take longer than they save
 
 
@@ -227,20 +226,10 @@ class ExpertCache:
         """Return True if a forecast of a layer is worth its time: experts were missing lately."""
         return layer.router is not None and self._misses > RARE
 
-    def load_layers(self, layer: CachedLayer) -> None:
-        """Load all experts of a layer and of the layers after it, for a batch that uses them all.
-        Only experts that are used later are evicted, so of the layers that ran last."""
-        for distance in range(1, LAYERS_AHEAD + 1):
-            layer.forecast = None
-            self.load_ahead(layer, np.arange(layer.n_experts), farthest_layer, -distance - 0.5)
-            layer = self.next_layer(layer)
-            if layer.number == 0:  # perhaps no batch follows
-                return
-
     def load_ahead(
         self, layer: CachedLayer, experts: Numbers, policy: Policy, least: float = np.inf
     ) -> None:
-        """Load experts while layers before run. Experts with lower scores than `least` may be
+        """Load experts while the layer before runs. Experts with lower scores than `least` may be
         evicted."""
         numbers = layer.first + experts
         with self._changed:

@@ -12,11 +12,13 @@ from ggml_cpu.executor import Executor
 from ggml_cpu.experts.cache import CacheUse, ScatteredBuffer, uses_most
 from ggml_cpu.experts.forecast import MOST, Forecast
 from ggml_cpu.experts.layer import CachedLayer
+from ggml_cpu.experts.policies import farthest_layer
 from ggml_cpu.layout import StepLayout
 from ggml_cpu.params import NB, NE, TENSOR_WORDS, TENSORS
 from ggml_cpu.step import Step
 from ggml_py.types import F32
 
+LATER = -1.5  # score of `farthest_layer` for experts that are used after the next layer
 STATES, IDS = 2, 3  # operands of MUL_MAT_ID
 
 
@@ -41,14 +43,15 @@ class ExpertDemand:
             self.states = _operand(layout, row, STATES, np.float32)[:, 0]
 
     def ensure(self, use: CacheUse) -> None:
-        """Start loading the experts that the next layers will probably use, and return when the
+        """Start loading the experts that the next layer will probably use, and return when the
         chosen experts are cached. `use` holds them."""
         experts = np.unique(self._ids).astype(np.int64) - self.first
         experts = experts[(experts >= 0) & (experts < self.layer.n_experts)]  # others are reported
         pending = self.cache.begin(use, self.layer, experts, len(self._ids))
         following = self.cache.next_layer(self.layer)
         if uses_most(self.layer, experts):
-            self.cache.load_layers(following)
+            following.forecast, all_experts = None, np.arange(following.n_experts)
+            self.cache.load_ahead(following, all_experts, farthest_layer, LATER)
         elif self.cache.foresees(following) and following.number > self.layer.number:
             self._load_forecast(following)
         if pending:
