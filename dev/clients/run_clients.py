@@ -122,13 +122,22 @@ def run_client(name: str, url: str, folder: Path) -> Results:
     """Install and run a client. -> {name: its results}; {} if it did not start"""
     client, place = CLIENTS[name], folder / re.sub(r"\W+", "-", name).strip("-")
     script = SCRIPTS / client["script"]
-    install = install_npm if script.suffix == ".mjs" else install_python
+    is_npm = script.suffix == ".mjs"
+    install = install_npm if is_npm else install_python
     try:
-        command = install(place, client["packages"], script)
+        stamp = place / "packages.txt"
+        packages = "\n".join(client["packages"])
+        if not stamp.exists() or stamp.read_text("utf-8") != packages:
+            shutil.rmtree(place, ignore_errors=True)
+            install(place, client["packages"])
+            stamp.write_text(packages, "utf-8")
     except subprocess.SubprocessError as e:
         shutil.rmtree(place, ignore_errors=True)
         print(f"{name}: not installed: {getattr(e, 'stderr', '') or e}"[-400:], flush=True)
         return {}
+    for file in (SCRIPTS / "feature.mjs", script) if is_npm else ():
+        shutil.copy(file, place)
+    command = ["node", script.name] if is_npm else [str(python_of(place)), str(script)]
     kept = {key: value for key, value in os.environ.items() if not PRIVATE.match(key)}
     path = os.pathsep.join([str(place / "node_modules" / ".bin"), kept.get("PATH", "")])
     environment = {**kept, **QUIET, "HOME": str(place), "PYTHONPATH": "", "PATH": path}
@@ -145,25 +154,21 @@ def run_client(name: str, url: str, folder: Path) -> Results:
     return {name: result} if result["version"] else {}
 
 
-def install_python(place: Path, packages: Sequence[str], script: Path) -> list[str]:
-    """Create a virtual environment. -> the command of the script"""
-    python = place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if not python.exists():
-        run([sys.executable, "-m", "venv", "--without-pip", place])
-        run([sys.executable, "-m", "pip", "--python", python, "install", "-q", *packages])
-    return [str(python), str(script)]
+def install_python(place: Path, packages: Sequence[str]) -> None:
+    """Create a virtual environment."""
+    run([sys.executable, "-m", "venv", "--without-pip", place])
+    run([sys.executable, "-m", "pip", "--python", python_of(place), "install", "-q", *packages])
 
 
-def install_npm(place: Path, packages: Sequence[str], script: Path) -> list[str]:
-    """Create a folder with packages and scripts. -> the command of the script"""
-    place.mkdir(parents=True, exist_ok=True)
-    if not (place / "node_modules").exists():
-        (place / "package.json").write_text('{"private": true, "type": "module"}')
-        npm = shutil.which("npm") or "npm"
-        run([npm, "install", "--silent", "--prefix", place, *packages])
-    for file in (SCRIPTS / "feature.mjs", script):
-        shutil.copy(file, place)
-    return ["node", script.name]
+def install_npm(place: Path, packages: Sequence[str]) -> None:
+    """Create a folder with packages."""
+    place.mkdir(parents=True)
+    (place / "package.json").write_text('{"private": true, "type": "module"}')
+    run([shutil.which("npm") or "npm", "install", "--silent", "--prefix", place, *packages])
+
+
+def python_of(place: Path) -> Path:
+    return place / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def run(command: Sequence[Any]) -> None:

@@ -55,17 +55,19 @@ def complete_message(message: Mapping[str, Any]) -> Message:
         if message.get(key):
             found[key] = message[key]
     if calls:
+        if not isinstance(calls, list | tuple):
+            raise ModelError(f"tool_calls of a message must be a list of calls, got {calls!r}")
         found["tool_calls"] = [_call(call) for call in calls]
     known = {*found, "tool_calls", "reasoning_content", "name", "tool_call_id"}
     return found | {key: deep_copy(v) for key, v in message.items() if key not in known}
 
 
 def _call(call: Mapping[str, Any]) -> Message:
-    function = call.get("function", call)
-    if isinstance(custom := call.get("custom"), Mapping):  # a call with any text as input
+    custom = call.get("custom") if isinstance(call, Mapping) else None
+    if isinstance(custom, Mapping):  # a call with any text as input
         function = {"name": custom.get("name"), "arguments": custom.get("input")}
-    if "name" not in function:
-        raise ModelError(f"a tool call needs a function with a name, got {call}")
+    else:
+        function = _function(call, "a tool call")
     arguments = function.get("arguments", {})
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
@@ -75,11 +77,17 @@ def _call(call: Mapping[str, Any]) -> Message:
     return found | ({"id": call["id"]} if call.get("id") else {})
 
 
+def _function(owner: Any, what: str) -> Mapping[str, Any]:
+    """Return the function of a tool or of a call, which may be the function itself."""
+    function = owner.get("function", owner) if isinstance(owner, Mapping) else None
+    if not isinstance(function, Mapping) or not isinstance(function.get("name"), str):
+        raise ModelError(f"{what} needs a function with a name, got {owner}")
+    return function
+
+
 def whole_tool(tool: Mapping[str, Any]) -> Message:
     """Complete a tool: a description and parameters, in the order that templates expect."""
-    function = tool.get("function", tool)
-    if "name" not in function:
-        raise ModelError(f"a tool needs a function with a name, got {tool}")
+    function = _function(tool, "a tool")
     return {
         "type": "function",
         "function": {

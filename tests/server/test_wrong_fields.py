@@ -57,6 +57,19 @@ def test_numbers_that_no_double_has(client: TestClient, name: str) -> None:
         assert found.status_code == 400 and f"'{name}'" in found.json()["error"]["message"]
 
 
+def test_calls_and_tools_of_wrong_types(client: TestClient) -> None:
+    path = "/chat/completions/input_tokens"
+    for calls in ("x", 3, {"a": 1}, [1], [[None]], [{"function": None}], [{"function": 3}]):
+        for role in ("system", "user", "assistant", "tool"):
+            message = {"role": role, "content": "a", "tool_calls": calls}
+            found = client.post(path, json={"messages": [message]})
+            assert found.status_code == 400 and "call" in found.json()["error"]["message"], message
+    for function in (None, 3, {}, {"name": 3}):
+        tool = {"type": "function", "function": function}
+        found = client.post(path, json={"messages": ASK, "tools": [tool]})
+        assert found.status_code == 400 and "a tool needs" in found.json()["error"]["message"]
+
+
 def test_nesting_up_to_the_limit(client: TestClient) -> None:
     for n, status in ((MOST_NESTED, 200), (MOST_NESTED + 1, 400)):
         body = {"prompt": "a", "n_predict": 1, "unknown": nested(n)}
