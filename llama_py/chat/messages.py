@@ -63,11 +63,10 @@ def complete_message(message: Mapping[str, Any]) -> Message:
 
 
 def _call(call: Mapping[str, Any]) -> Message:
-    custom = call.get("custom") if isinstance(call, Mapping) else None
+    custom, owner = call.get("custom") if isinstance(call, Mapping) else None, call
     if isinstance(custom, Mapping):  # a call with any text as input
-        function = {"name": custom.get("name"), "arguments": custom.get("input")}
-    else:
-        function = _function(call, "a tool call")
+        owner = {"name": custom.get("name"), "arguments": custom.get("input")}
+    function = _function(owner, "a tool call")
     arguments = function.get("arguments", {})
     if not isinstance(arguments, str):
         arguments = json.dumps(arguments, ensure_ascii=False, separators=(",", ":"))
