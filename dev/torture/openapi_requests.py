@@ -7,8 +7,8 @@ Starts a server of the demo model, and runs schemathesis (`pip install schemathe
 /openapi.json. All requests go to 127.0.0.1. The exit code is 1 if a response has a status of
 5xx, or a status, media type or body that the document lacks.
 
-Besides the random requests, schemathesis sends each field's limits and wrong values: about 10,000
-requests, some minutes. Paths of one operation share them: the seed chooses one of the paths.
+schemathesis also sends limits and wrong values of each field, about 7,000 requests. If several
+paths have the same operations, the seed chooses one path.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def choose_paths(document: dict[str, Any], seed: int) -> list[str]:
-    """Return the paths of a document; one of several paths with the same operations."""
+    """Return the paths of a document, without further paths that have the same operations."""
     groups: dict[str, list[str]] = defaultdict(list)
     for path, operations in document["paths"].items():
         each = {method: {**one, "operationId": ""} for method, one in operations.items()}
