@@ -166,7 +166,7 @@ def read_in_fork() -> None:
     buffer = registry.devices("opencl")[0].alloc(64)
 
     def is_refused() -> bool:
-        with pytest.raises(BackendError, match="start it with spawn"):
+        with pytest.raises(BackendError, match="start the process with spawn"):
             buffer.read(0, 4)
         return True
 
