@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -217,6 +218,11 @@ class LoadedModel(Resource):
         """Return a weight's bytes in the file's layout, also if its device has repacked them; None
         if the name is unknown."""
         return self._weights.plain_bytes(name)
+
+    def replaced_bytes(self, changes: Mapping[str, Bytes]) -> AbstractContextManager[None]:
+        """Give weights other bytes of their types, by name, inside `with`. Contexts must be created
+        and closed inside it, since they keep the addresses of weights."""
+        return self._weights.replaced_bytes(changes)
 
     @property
     def expert_stats(self) -> ExpertStats | None:

@@ -203,8 +203,7 @@ def check_imatrix(work: Sequence[TensorJob], imatrix: Imatrix | None) -> None:
         found = None if imatrix is None else imatrix.weights(job.source.name)
         if job.wants_imatrix and found is None:
             raise GGUFError(
-                f"{job.name}: type {job.type} needs an importance matrix; pass --imatrix FILE, "
-                "which llama-py-imatrix creates"
+                f"{job.name}: type {job.type} needs an importance matrix; {_remedy(job, imatrix)}"
             )
         if found is not None and not job.copies and get_category(job.name) != "embedding":
             wanted = job.source.ne[0] * job.source.ne[2]
@@ -213,6 +212,15 @@ def check_imatrix(work: Sequence[TensorJob], imatrix: Imatrix | None) -> None:
                     f"{job.name}: the importance matrix has {found.size} values for it, expected "
                     f"{wanted}; use a matrix of the same model"
                 )
+
+
+def _remedy(job: TensorJob, imatrix: Imatrix | None) -> str:
+    if imatrix is None:
+        return "pass --imatrix FILE, which llama-py-imatrix creates"
+    return (
+        f"{imatrix.path} has no values for it (the text did not use it, like the tensors of MTP "
+        f"layers); set another type, such as --tensor-type '{re.escape(job.name)}=q4_K'"
+    )
 
 
 def out_path(path: Path, n: int, n_parts: int) -> Path:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
@@ -56,6 +57,7 @@ class Declarations:
     whole     unsplit tensors by name
     experts   counters of the cache of experts, if they are cached
     copied    tensors with separate copies on devices
+    uses      device of each placed tensor and the ops that read it, by id
     ignored   names of tensors that llama.cpp and this model ignore
     restored  names of other tensors that llama.cpp ignores but weights need
     """
@@ -77,6 +79,7 @@ class Declarations:
     whole: dict[str, TensorCut] = field(default_factory=dict)
     experts: ExpertStats | None = None
     copied: list[TensorInfo] = field(default_factory=list)
+    uses: dict[int, tuple[Device, tuple[str, ...]]] = field(default_factory=dict)
     ignored: dict[str, None] = field(default_factory=dict)
     restored: dict[str, None] = field(default_factory=dict)
 
@@ -116,7 +119,10 @@ class Declarations:
         pairs = [pair for pair in self.tied if pair[0].buffer is pair[1].buffer]
         copies = {id(copy) for copy, _ in pairs}
         for copy, original in pairs:  # tied weights share one layout for all ops
-            ops[id(original)] = tuple(dict.fromkeys([*ops[id(copy)], *ops[id(original)]]))
+            ops[id(copy)] = ops[id(original)] = (
+                *dict.fromkeys([*ops[id(copy)], *ops[id(original)]]),
+            )
+        self.uses = {key: (where[key], found) for key, found in ops.items()}
         prepared = [t for t in placed if id(t) not in copies]
         if limit is not None:
             stay = self._plan(prepared, where, ops, limit)
@@ -138,6 +144,26 @@ class Declarations:
         for info in self.copied:
             info.let_go()  # again: readahead has mapped pages next to other tensors
         self._count(placed, where)
+
+    @contextmanager
+    def replaced_bytes(self, changes: Mapping[str, Bytes]) -> Iterator[None]:
+        """Give whole tensors other bytes; see Weights.replaced_bytes."""
+        kept = [(t, t.buffer, t.offset, t.layout) for t in self.placed_tensors if t.name in changes]
+        made: dict[tuple[str, int], Tensor] = {}
+        try:
+            for t, buffer, _, _ in kept:
+                new = made.get((t.name, id(buffer)))
+                if new is None:
+                    new = made[t.name, id(buffer)] = Tensor(t.type, t.ne, name=t.name)
+                    device, ops = self.uses[id(t)]
+                    new.buffer = device.alloc(new.nbytes)
+                    new.buffer.write(0, changes[t.name])
+                    device.prepare_weight(new, ops)
+                t.buffer, t.offset, t.layout = new.buffer, new.offset, new.layout
+            yield
+        finally:
+            for t, buffer, offset, layout in kept:
+                t.buffer, t.offset, t.layout = buffer, offset, layout
 
     def _check_memory(self, device_of: DeviceOf, readers: Readers, limit: MemoryLimit) -> None:
         """Raise AllocError if weights that no file has, since reading converts them, need more

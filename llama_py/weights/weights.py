@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Literal
 
 from ggml_py._moved import Former, former_names
@@ -343,6 +344,11 @@ class Weights:
     def plain_bytes(self, name: str) -> Bytes | None:
         """Return the file's bytes of a tensor or of a device's part; None if unknown."""
         return self._all.plain_bytes(name)
+
+    def replaced_bytes(self, changes: Mapping[str, Bytes]) -> AbstractContextManager[None]:
+        """Give tensors other bytes of their types, by name, inside `with`. Contexts must be created
+        and closed inside it, since they keep the addresses of weights."""
+        return self._all.replaced_bytes(changes)
 
     def info(self, name: str) -> TensorInfo | None:
         """Return the file's entry of a tensor, or None."""

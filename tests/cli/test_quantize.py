@@ -271,6 +271,9 @@ class FakePredictor:
         (name,) = changes
         return 1.0 if name == WEIGHTS[0] else 1e-6
 
+    def close(self) -> None:
+        pass
+
 
 def test_types_by_measured_loss(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -322,3 +325,27 @@ def test_divergence_of_a_changed_tensor(monkeypatch: pytest.MonkeyPatch) -> None
         assert predictor.divergence({}) == 0
         changed = sensitivity.quantize_values(file.tensors[Q], BY_NAME["q4_0"], None)
         assert 1e-6 < predictor.divergence({Q: changed}) < 1
+        assert predictor.divergence({}) == 0  # the weight is itself again
+        predictor.close()
+
+
+def test_neighboring_layers_are_measured_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensors that predictions do not need are as sensitive as those of other layers."""
+    monkeypatch.setattr(sensitivity, "PROBES", 8)
+    with GGUFFile.open(DEMO) as file:
+        tensors = [
+            t
+            for t in file.tensors.values()
+            if t.name.endswith(("down_shexp.weight", "gate_shexp.weight", "up_shexp.weight"))
+        ]
+    groups = [[t.name for t in group] for group in sensitivity.group_layers(tensors)]
+    assert [f"blk.{i}.ffn_up_shexp.weight" for i in (0, 1)] in groups
+    assert sorted(name for group in groups for name in group) == sorted(t.name for t in tensors)
+    by_layer = {"blk.0.": 1, "blk.1.": 2, "blk.2.": 4, "blk.3.": 9, "blk.4.": 0}
+    known = {
+        t.name: sensitivity.Losses(errors={}, sensitivity=by_layer[t.name[:6]]) for t in tensors
+    }
+    found = [
+        sensitivity.find_sensitivity(t, tensors, known) for t in tensors if "up_shexp" in t.name
+    ]
+    assert sorted(found) == [1, 2, 3, 4, 9]

@@ -84,6 +84,6 @@ def test_errors_of_types(tmp_path: Path) -> None:
     assert plain["q4_0"] > plain["iq4_ks"] > plain["q8_0"] > 0
     assert all(plain[name] != weighted[name] for name in plain)
     assert "q4_K" in names and "iq2_xxs" not in names and "iq4_ks" not in names
-    diff = round_trip(x, BY_NAME["q4_0"], None) - x
+    diff = round_trip(BY_NAME["q4_0"], False)(x, None) - x
     wanted = float((diff**2).sum(dtype=np.float64) / (x.astype(np.float64) ** 2).sum())
     assert plain["q4_0"] == pytest.approx(wanted, rel=1e-6)

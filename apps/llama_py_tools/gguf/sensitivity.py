@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
@@ -20,12 +21,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ggml_py.errors import GGUFError
+from ggml_py.machine.host import logical_cpus
 from ggml_py.types import BY_NAME, GGMLType
+from llama_py.batch import Batch
 from llama_py.gguf.file import GGUFFile, TensorInfo
 from llama_py.gguf.file_types import GUESSED, FileType, guess_type
 from llama_py.gguf.fingerprint import fingerprint
 from llama_py.gguf.forms import file_size
-from llama_py.gguf.tensor_info import ComputedTensor
 from llama_py.model import Model
 from llama_py.quantize.allowed import is_allowed
 from llama_py.quantize.budget import Candidate, choose_types
@@ -40,13 +42,15 @@ from llama_py.quantize.imatrix.file import Imatrix
 from llama_py.quantize.mix import EMBEDDINGS, OUTPUT
 from llama_py.quantize.model import QuantizedModel
 from llama_py.quantize.plan import Wishes
+from llama_py.quantize.prune import order
 from llama_py.quantize.rows import writer
 from llama_py.support.whole_file import replace_file
 from llama_py_tools.command.progress import Progress
 from llama_py_tools.models import session
 
 Floats = npt.NDArray[np.float32]
-N_CTX, N_WINDOWS = 256, 4
+N_CTX, N_WINDOWS = 128, 4
+PROBES = 96  # about the most measurements of a model
 PROBE = 3.5  # bits per value of the type that a tensor is measured with
 
 
@@ -58,59 +62,73 @@ class Losses(TypedDict):
 
 
 class Predictor:
-    """Predicts the same windows of a text with changed models."""
+    """Predicts the same windows of a text with changed weights.
+
+    base  logits of the unchanged model [n, n_vocab], of the second half of each window
+    """
 
     def __init__(self, file: GGUFFile, text: str) -> None:
-        self.file = file
-        with Model(self._replace_tensors({})) as model:
-            tokens = model.tokenize(text)
-        self.windows = [tokens[i : i + N_CTX] for i in range(0, len(tokens) - N_CTX + 1, N_CTX)]
-        self.windows = self.windows[:: max(1, len(self.windows) // N_WINDOWS)][:N_WINDOWS]
+        copy = GGUFFile.from_values(file.path, file.metadata.stored_values, file.tensors)
+        self.model = Model(copy, progress=False)
+        tokens = self.model.tokenize(text)
+        windows = [tokens[i : i + N_CTX] for i in range(0, len(tokens) - N_CTX + 1, N_CTX)]
+        self.windows = windows[:: max(1, len(windows) // N_WINDOWS)][:N_WINDOWS]
         if not self.windows:
             raise GGUFError(
                 f"--text: {len(tokens)} tokens are too few; at least {N_CTX} are needed"
             )
-        self.base = self.predict({})
+        self.base = self._predict()
 
-    def _replace_tensors(self, changes: Mapping[str, TensorInfo]) -> GGUFFile:
-        tensors = {name: changes.get(name, t) for name, t in self.file.tensors.items()}
-        return GGUFFile.from_values(self.file.path, self.file.metadata.stored_values, tensors)
+    def close(self) -> None:
+        self.model.close()
 
-    def predict(self, changes: Mapping[str, TensorInfo]) -> Floats:
-        """Return log probabilities [n_windows, n_ctx, n_vocab] for changed tensors."""
-        found = []
-        with Model(self._replace_tensors(changes), progress=False) as model:
-            context = model.context(n_ctx=N_CTX, n_batch=N_CTX, n_ubatch=N_CTX)
+    def _predict(self) -> Floats:
+        outputs = [i >= N_CTX // 2 for i in range(N_CTX)]
+        with self.model.context(n_ctx=N_CTX, n_batch=N_CTX, n_ubatch=N_CTX) as context:
+            found = []
             for window in self.windows:
                 context.clear()
-                logits = context.decode(window, "all")
-                high = logits.max(axis=1, keepdims=True)
-                total = np.log(np.exp(logits - high).sum(axis=1, keepdims=True))
-                found.append(logits - high - total)
-            context.close()
-        return np.stack(found)
+                found.append(context.decode(Batch(window, outputs=outputs)))
+        return np.concatenate(found)
 
-    def divergence(self, changes: Mapping[str, TensorInfo]) -> float:
-        """Return the mean KL divergence from the unchanged model."""
-        other, total = self.predict(changes), 0.0
+    def divergence(self, changes: Mapping[str, npt.NDArray[np.uint8]]) -> float:
+        """Return the mean KL divergence from the unchanged model with other bytes of tensors.
+
+        With d the differences of logits, and p the unchanged probabilities, it is
+        log E[exp(d - E[d])], which has no difference of large numbers.
+        """
+        with self.model.replaced_bytes(changes):
+            other = self._predict()
+        total = 0.0
         for base, changed in zip(self.base, other, strict=True):
-            total += float((np.exp(base) * (base - changed)).sum(dtype=np.float64)) / len(base)
-        return max(0.0, total / len(self.base))
+            p = np.exp(base - base.max())
+            p /= p.sum(dtype=np.float64)
+            d = changed - base
+            total += math.log1p(max(0.0, float(p @ np.expm1(d - p @ d))))
+        return total / len(other)
 
 
-def quantize_values(t: TensorInfo, type: GGMLType, importance: Floats | None) -> TensorInfo:
-    """Return the tensor in its own type, with values that another type can have."""
+def quantize_values(
+    t: TensorInfo, type: GGMLType, importance: Floats | None
+) -> npt.NDArray[np.uint8]:
+    """Return the tensor's bytes in its own type, with values that another type can have."""
+    store, trip = writer(t.type, False), round_trip(type, importance is not None)
 
-    def compute() -> npt.NDArray[np.uint8]:
-        parts = [
-            writer(t.type, False)(
-                round_trip(x, type, None if importance is None else importance[matrix]), None
-            ).reshape(-1)
-            for matrix, x in matrices(t)
-        ]
-        return np.concatenate(parts)
+    def convert(piece: tuple[int, Floats]) -> npt.NDArray[np.uint8]:
+        weights = None if importance is None else importance[piece[0]]
+        return store(trip(piece[1], weights), None).reshape(-1)
 
-    return ComputedTensor(t.name, t.type, t.ne, t.nbytes, compute)
+    with ThreadPoolExecutor(len(logical_cpus())) as pool:
+        return np.concatenate([*pool.map(convert, matrices(t))])
+
+
+def group_layers(tensors: Sequence[TensorInfo]) -> list[list[TensorInfo]]:
+    """Return groups of tensors of one name and size in neighboring layers, at most about PROBES."""
+    kinds: dict[tuple[str, tuple[int, ...]], list[TensorInfo]] = {}
+    for t in sorted(tensors, key=lambda t: order(t.name)):
+        kinds.setdefault((_kind(t), t.ne), []).append(t)
+    n = -(-len(tensors) // PROBES)
+    return [group[i : i + n] for group in kinds.values() for i in range(0, len(group), n)]
 
 
 def find_candidates(
@@ -124,35 +142,61 @@ def find_candidates(
     """Return the types of tensors with their losses; the file `kept` stores measured losses."""
     key = _key(file, imatrix)
     known = _read(kept, key)
-    progress, predictor = Progress("measuring"), None
-    found: dict[str, list[Candidate]] = {}
-    try:
-        for i, t in enumerate(tensors):
-            progress(i, len(tensors), t.name)
-            importance = get_importance(t, imatrix)
-            types = list_types(t, portable, importance is not None)
-            if not types:
-                continue
-            one = known.setdefault(t.name, {"errors": {}, "sensitivity": None})
-            missing = [type for type in types if type.name not in one["errors"]]
-            one["errors"] |= measure_errors(t, missing, importance)
-            sensitivity = one["sensitivity"]
-            if sensitivity is None:
-                predictor = predictor or Predictor(file, text)
-                probe = min(types, key=lambda type: abs(_bits(type) - PROBE))
-                loss = predictor.divergence({t.name: quantize_values(t, probe, importance)})
-                error = one["errors"][probe.name]
-                one["sensitivity"] = sensitivity = loss / error if error else 0.0
-            if missing and kept is not None:
-                _write(kept, key, known)
-            found[t.name] = [
-                Candidate(file_size(type, t.ne), sensitivity * one["errors"][type.name], type.name)
-                for type in types
-            ]
+    importance = {t.name: get_importance(t, imatrix) for t in tensors}
+    types = {t.name: list_types(t, portable, importance[t.name] is not None) for t in tensors}
+    tensors = [t for t in tensors if types[t.name]]
+    progress = Progress("errors of types")
+    for i, t in enumerate(tensors):
+        progress(i, len(tensors), t.name)
+        one = known.setdefault(t.name, {"errors": {}, "sensitivity": None})
+        missing = [type for type in types[t.name] if type.name not in one["errors"]]
+        if missing:
+            one["errors"] |= measure_errors(t, missing, importance[t.name])
             t.let_go()
-    finally:
+    progress.close()
+    groups = group_layers(tensors)
+    groups = [g for g in groups if any(known[t.name]["sensitivity"] is None for t in g)]
+    if groups:
+        progress = Progress("divergence")
+        predictor = Predictor(file, text)
+        for i, group in enumerate(groups):
+            progress(i, len(groups), group[0].name)
+            probe = min(types[group[0].name], key=lambda type: abs(_bits(type) - PROBE))
+            loss = predictor.divergence(
+                {t.name: quantize_values(t, probe, importance[t.name]) for t in group}
+            )
+            error = sum(known[t.name]["errors"][probe.name] for t in group)
+            for t in group:
+                known[t.name]["sensitivity"] = loss / error if error else 0.0
         progress.close()
-    return found
+        predictor.close()
+    if kept is not None:
+        _write(kept, key, known)
+    return {
+        t.name: [
+            Candidate(
+                file_size(type, t.ne),
+                find_sensitivity(t, tensors, known) * known[t.name]["errors"][type.name],
+                type.name,
+            )
+            for type in types[t.name]
+        ]
+        for t in tensors
+    }
+
+
+def find_sensitivity(
+    t: TensorInfo, tensors: Sequence[TensorInfo], known: Mapping[str, Losses]
+) -> float:
+    """Return the sensitivity; for a tensor that predictions do not need, such as of an MTP layer,
+    the median of the same tensor in other layers."""
+    own = known[t.name]["sensitivity"]
+    others = [known[o.name]["sensitivity"] or 0.0 for o in tensors if _kind(o) == _kind(t)]
+    return own or float(np.median([x for x in others if x] or [0.0]))
+
+
+def _kind(t: TensorInfo) -> str:
+    return re.sub(r"^blk\.\d+\.", "", t.name)
 
 
 def _bits(type: GGMLType) -> float:
