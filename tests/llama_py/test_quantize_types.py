@@ -97,6 +97,8 @@ def test_importance_that_does_not_fit(file: GGUFFile) -> None:
         GGUFError, match=r"blk.0.attn_k.weight: type iq2_xs needs an importance matrix"
     ):
         check_imatrix(work, None)
+    with pytest.raises(GGUFError, match=r"set another type, such as --tensor-type 'blk.+=q4_K'"):
+        check_imatrix(work, Imatrix("x", {}))
     entry = ImatrixEntry(np.ones(64, np.float32), np.ones(1))
     work = jobs(file, Wishes(type=file_type("Q4_0")), None)
     with pytest.raises(GGUFError, match="64 values for it, expected 256"):

@@ -153,6 +153,7 @@ def find_candidates(
         if missing:
             one["errors"] |= measure_errors(t, missing, importance[t.name])
             t.let_go()
+            _write(kept, key, known)
     progress.close()
     groups = group_layers(tensors)
     groups = [g for g in groups if any(known[t.name]["sensitivity"] is None for t in g)]
@@ -168,10 +169,9 @@ def find_candidates(
             error = sum(known[t.name]["errors"][probe.name] for t in group)
             for t in group:
                 known[t.name]["sensitivity"] = loss / error if error else 0.0
+            _write(kept, key, known)
         progress.close()
         predictor.close()
-    if kept is not None:
-        _write(kept, key, known)
     return {
         t.name: [
             Candidate(
@@ -225,8 +225,9 @@ def _read(path: Path | None, key: str) -> dict[str, Losses]:
     )
 
 
-def _write(path: Path, key: str, tensors: Mapping[str, Losses]) -> None:
-    replace_file(path, [json.dumps({"key": key, "tensors": tensors}, indent=1).encode()])
+def _write(path: Path | None, key: str, tensors: Mapping[str, Losses]) -> None:
+    if path is not None:
+        replace_file(path, [json.dumps({"key": key, "tensors": tensors}, indent=1).encode()])
 
 
 @dataclass(frozen=True, kw_only=True)
