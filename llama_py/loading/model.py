@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -219,10 +219,16 @@ class LoadedModel(Resource):
         if the name is unknown."""
         return self._weights.plain_bytes(name)
 
-    def replaced_bytes(self, changes: Mapping[str, Bytes]) -> AbstractContextManager[None]:
+    @contextmanager
+    def replaced_bytes(self, changes: Mapping[str, Bytes]) -> Iterator[None]:
         """Give weights other bytes of their types, by name, inside `with`. Contexts must be created
         and closed inside it, since they keep the addresses of weights."""
-        return self._weights.replaced_bytes(changes)
+        try:
+            with self._weights.replaced_bytes(changes):
+                self.spare = None
+                yield
+        finally:
+            self.spare = None
 
     @property
     def expert_stats(self) -> ExpertStats | None:
