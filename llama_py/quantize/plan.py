@@ -218,8 +218,8 @@ def _remedy(job: TensorJob, imatrix: Imatrix | None) -> str:
     if imatrix is None:
         return "pass --imatrix FILE, which llama-py-imatrix creates"
     return (
-        f"{imatrix.path} has no values for it (the text did not use it, like the tensors of MTP "
-        f"layers); set another type, such as --tensor-type '{re.escape(job.name)}=q4_K'"
+        f"{imatrix.path} was collected without this tensor, as for MTP layers; "
+        f"set another type, such as --tensor-type '{re.escape(job.name)}=q4_K'"
     )
 
 
