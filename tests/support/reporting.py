@@ -45,9 +45,9 @@ class CompileProgress:
     def write(self) -> None:
         s = self.stage
         if s.done < s.total:
-            what = f", last {s.what}" if s.what else ""
+            name = f", last {s.name}" if s.name else ""
             seconds = self.clock() - self.start
-            text = f"compiling kernels: {s.done} of {s.total} after {seconds:.0f} s{what}"
+            text = f"compiling kernels: {s.done} of {s.total} after {seconds:.0f} s{name}"
             self.reporter.write_line(text)
             self.reporter.flush()
 
