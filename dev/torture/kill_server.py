@@ -109,7 +109,9 @@ class Killing:
         clients += [asyncio.ensure_future(self._talks(client, chance, end)) for _ in range(2)]
         first = asyncio.ensure_future(begun.wait())
         # A client that ends before the kill has been refused.
-        await asyncio.wait((first, *clients), timeout=READY, return_when=asyncio.FIRST_COMPLETED)
+        tasks = (first, *clients)
+        ended, _ = await asyncio.wait(tasks, timeout=READY, return_when=asyncio.FIRST_COMPLETED)
+        self._expect(bool(ended), f"no response within {READY:.0f} s")
         if begun.is_set():
             await asyncio.sleep(chance.uniform(0, self.args.seconds))
         psutil.Process(process.pid).kill()
